@@ -70,6 +70,17 @@ def test_where_all_are_in_one_the_rank_with_fewer_steps_is_missing() -> None:
     assert verdict(places, {}, {0: 10, 1: 10, 2: 10}).missing == ()
 
 
+def test_a_rank_that_has_ended_is_the_one_that_the_others_wait_for() -> None:
+    places = {rank: place_of(ALL_REDUCE, 7) for rank in (0, 2)}
+    for steps in ({0: 10, 1: 10, 2: 10}, {0: 10, 1: 9, 2: 10}):
+        found = verdict(places, {}, steps, [1])
+        assert (found.waiting, found.missing) == ((0, 2), (1,))
+        assert watched.hang(found) == "ranks 0, 2 wait in all_reduce, in train.py:12 in sync; rank 1 has ended"
+    places[0] = place_of(stack(MAIN), 7)
+    assert verdict(places, {}, {0: 10, 1: 10, 2: 10}, [1]).missing == (0,), "that one computes"
+    assert verdict({0: place_of(BACKWARD, 7)}, {}, {0: 10, 1: 10}, [1]).missing == (1,)
+
+
 def test_a_loaders_worker_is_named_by_its_line() -> None:
     worker = place_of(
         stack(("acquire", "/usr/lib/python3.11/multiprocessing/synchronize.py", 1), ("get", "/home/me/data.py", 6)), 7

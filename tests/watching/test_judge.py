@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from watched_steps import BEGUN_NS, MS, judged, lines, noise, rank_steps
 
+from perfdoctor.watching import memory
 from perfdoctor.watching.judge import Judge
 from perfdoctor.watching.throttling import Throttled
 
@@ -68,6 +70,14 @@ def test_a_slow_step_in_fifty_is_a_period(tmp_path: Path, times: int) -> None:
     assert (found.kind, found.values["every"]) == ("slow-steps", 50)
     assert found.seen_at <= 400 + 20 * 50
     assert found.values["share"] == pytest.approx((times - 1) / 50, rel=0.6)
+
+
+@pytest.mark.parametrize(("begun", "every"), [(400, 1000), (400, 1900), (15_000, 150)])
+def test_a_long_period_is_found_while_stretches_are_short(tmp_path: Path, begun: int, every: int) -> None:
+    lengths = noise(begun + 20 * every, 10)
+    lengths[begun::every] *= 1 + every / 40
+    (found,) = judged({0: rank_steps(tmp_path, lines(lengths))})
+    assert (found.kind, found.values["every"], found.step) == ("slow-steps", every, begun + 1)
 
 
 def test_slow_steps_by_chance_have_no_period(tmp_path: Path) -> None:
@@ -153,8 +163,46 @@ def test_a_rank_that_has_ended_does_not_hang(tmp_path: Path) -> None:
 
 def test_a_gpu_that_is_held_back_is_said_once_until_it_is_over(tmp_path: Path) -> None:
     rank = rank_steps(tmp_path, lines(noise(100, 10)))
-    judge, now, held = Judge(), rank.stretches[-1].end, Throttled(3, "heat", 1000, 1980)
-    assert [(each.kind, each.values["device"]) for each in judge.update({0: rank}, now, held)] == [("throttled", 3)]
-    assert judge.update({0: rank}, now, held) == []
-    judge.update({0: rank}, now, None)
-    assert len(judge.update({0: rank}, now, held)) == 1
+    judge, now = Judge(), rank.stretches[-1].end
+    held, other = Throttled(3, "heat", 1000, 1980), Throttled(4, "heat", 1000, 1980)
+    assert [(each.kind, each.values["device"]) for each in judge.update({0: rank}, now, [held])] == [("throttled", 3)]
+    assert judge.update({0: rank}, now, [held]) == []
+    assert [each.values["device"] for each in judge.update({0: rank}, now, [held, other])] == [4]
+    judge.update({0: rank}, now, [other])
+    assert [each.values["device"] for each in judge.update({0: rank}, now, [held, other])] == [3]
+
+
+def test_another_process_in_the_place_of_a_rank_has_a_level_of_its_own(tmp_path: Path) -> None:
+    judge = Judge()
+    assert judged({0: rank_steps(tmp_path, lines(noise(3000, 20)), "first")}, judge) == []
+    assert judged({0: rank_steps(tmp_path, lines(noise(1500, 30)), "again")}, judge) == []
+    lengths = noise(3000, 30)
+    lengths[2000:] *= 1.2
+    assert [each.kind for each in judged({0: rank_steps(tmp_path, lines(lengths), "again")}, judge)] == ["level"]
+
+
+@pytest.mark.parametrize("device", [0, 9 * MS])
+def test_steps_that_are_longer_behind_a_window_are_no_trouble_on_a_gpu(tmp_path: Path, device: int) -> None:
+    lengths = noise(5000, 20)
+    lengths[2000:] *= 1.1
+    made = [json.loads(line) for line in lines(lengths)]
+    for each in made:
+        if "q" in each:
+            each |= {"device": device, "recorded": 2000 < each["first"] <= 2050}
+    said = judged({0: rank_steps(tmp_path, [json.dumps(each) for each in made])})
+    assert [each.kind for each in said] == ([] if device else ["level"])
+
+
+def test_what_a_week_has_written_is_not_gone_through_each_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank, judge = rank_steps(tmp_path, lines(noise(1000, 10), held=np.full(1000, 1 << 30))), Judge()
+    now, asked = rank.stretches[-1].end, []
+    assert rank.longest_ns == max(each.q[4] for each in rank.stretches)
+    judge.update({0: rank}, now)
+    monkeypatch.setattr(memory, "growth", lambda *given: asked.append(given))
+    judge.update({0: rank}, now)
+    assert asked == []
+    rank.uses.append(rank.uses[-1])
+    judge.update({0: rank}, now)
+    assert len(asked) == 1

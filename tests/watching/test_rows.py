@@ -43,13 +43,16 @@ def test_no_content_raises(tmp_path_factory: pytest.TempPathFactory, content: by
     RankSteps(file).read()
 
 
-def test_the_latest_process_of_a_rank_counts(tmp_path: Path) -> None:
-    first = rank_steps(tmp_path, lines(noise(100, 5)), "first")
+def test_of_a_rank_the_process_counts_that_runs_and_made_a_step_last(tmp_path: Path) -> None:
     later = [line.replace('"begun": 17', '"begun": 18') for line in lines(noise(50, 5), pid=5)]
-    again = rank_steps(tmp_path, later, "again")
-    assert ranks_of([again, first])[0] is again
+    first, child = rank_steps(tmp_path, lines(noise(100, 5)), "first"), rank_steps(tmp_path, later, "child")
+    assert ranks_of([child, first])[0] is first, "whichever began last"
+    ended = rank_steps(tmp_path, [*lines(noise(100, 5)), '{"ended": 5, "why": ""}'], "ended")
+    assert ranks_of([child, ended])[0] is child, "the rank was started again"
     silent = RankSteps(tmp_path / "none.jsonl")
-    assert list(ranks_of([silent, again])) == [0]
+    assert list(ranks_of([silent, child])) == [0]
+    first.is_gone()
+    assert (ranks_of([first, child])[0], first.ended_ns) == (child, first.stretches[-1].end)
 
 
 def test_another_program_in_the_same_process_begins_anew(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from watched_steps import BEGUN_NS, MS, lines, noise
+from watched_steps import BEGUN_NS, MS, lines, noise, rank_steps
 
 from perfdoctor.recording.tools.py_spy import PySpy
 from perfdoctor.report.words import watched as words
@@ -74,6 +75,7 @@ class Job:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher, "Window", AtOnce)
+    monkeypatch.setattr(watcher.processes, "command", lambda _: "")  # the steps' process is none of this machine
     monkeypatch.setattr(judge, "is_gradual", lambda _: False)  # its library takes half a second to load
 
 
@@ -85,13 +87,57 @@ def test_a_first_window_comes_after_its_time_and_others_around_trouble_apart_fro
     assert job.windows() == ["first"]
     job.go_on(60, ratio=1.1)
     assert job.windows() == ["first", "level"]
-    job.go_on(60, ratio=1.25)
+    job.go_on(30, ratio=1.25)
     assert len([each for each in job.said if isinstance(each, Anomaly)]) == 2, "within 100 s of the last window"
     assert job.windows() == ["first", "level"]
+    job.go_on(80, ratio=1.25)
+    assert job.windows() == ["first", "level", "level"], "it was kept until then"
     job.go_on(120, ratio=1.4)
-    assert job.windows() == ["first", "level", "level"]
     job.go_on(200, ratio=1.6)
     assert job.windows() == ["first", "level", "level"], "two at most"
+
+
+def test_trouble_that_is_found_while_a_window_is_open_gets_one_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Long(AtOnce):
+        def poll(self, *, has_ended: bool = False) -> bool:
+            return is_through and super().poll(has_ended=has_ended)
+
+    is_through = False
+    monkeypatch.setattr(watcher, "Window", Long)
+    job = Job(tmp_path, Policy(first_s=30))
+    job.go_on(50)
+    job.go_on(60, ratio=1.1)
+    assert job.windows() == ["first"]
+    is_through = True
+    job.go_on(2, ratio=1.1)
+    assert job.windows() == ["first", "level"]
+
+
+def test_a_window_that_somebody_else_has_asked_for_is_recorded_first(tmp_path: Path) -> None:
+    job = Job(tmp_path, Policy(first_s=30))
+    job.go_on(10)
+    asked = job.run.make("windows") / "7"
+    RunFolder.create(asked, Manifest(perfdoctor="test", command=["train"]))
+    request = {"window": 7, "until": time.time_ns() + 100 * S, "processes": [4711, 5]}
+    (windows.rows_folder(job.run.path) / windows.REQUEST).write_text(json.dumps(request))
+    job.go_on(30)
+    assert job.windows() == []
+    report = {"pass": "torch", "pid": 4711, "ended": True}
+    (asked / "agents" / "torch-4711.json").write_text(json.dumps(report))
+    job.go_on(1)
+    assert job.windows() == ["first"], "the other process has ended"
+
+
+@pytest.mark.parametrize("request_", [
+    "", "[]", '{"window": 1}', '{"window": "x", "until": 9e30}', '{"window": 1, "until": 5}',
+])  # fmt: skip
+def test_a_request_that_is_none_keeps_nobody_waiting(tmp_path: Path, request_: str) -> None:
+    rank = rank_steps(tmp_path, lines(noise(100, 10)))
+    windows.rows_folder(tmp_path).mkdir()
+    (windows.rows_folder(tmp_path) / windows.REQUEST).write_text(request_)
+    assert not windows.is_recording(tmp_path, {0: rank})
 
 
 def test_what_is_known_is_written_with_the_curve_of_the_whole_run(tmp_path: Path) -> None:
@@ -142,6 +188,78 @@ def test_a_training_that_makes_no_first_step_is_looked_into_once(tmp_path: Path)
     assert document.read(job.run.path).hang is None
 
 
+def test_what_is_known_is_written_before_the_first_step_and_while_no_rank_writes(tmp_path: Path) -> None:
+    job = Job(tmp_path, Policy(first_s=0))
+    job.watcher.tick()
+    known = document.read(job.run.path)
+    assert known.state == "starting"
+    assert next(words.status(known, 0)).startswith("no step yet")
+    job.go_on(30)
+    for _ in range(20):
+        job.now += S
+        job.watcher.tick()
+    assert job.now - document.read(job.run.path).unix_ns <= 6 * S
+
+
+def test_a_rank_that_was_killed_has_ended_and_those_that_wait_for_it_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = {4711: "train", 5: "train"}
+    monkeypatch.setattr(watcher.processes, "is_alive", lambda pid: pid in running)
+    monkeypatch.setattr(watcher.processes, "command", lambda pid: running.get(pid, ""))
+    job = Job(tmp_path, Policy(first_s=0, hang_after_s=20))
+    (windows.rows_folder(job.run.path) / "rank1-5.jsonl").write_text("\n".join(lines(noise(1500, 20), rank=1, pid=5)))
+    job.go_on(30)
+    del running[5]
+    for _ in range(25):
+        job.now += S
+        job.watcher.tick()
+    assert [each.kind for each in job.said if isinstance(each, Anomaly)] == ["hang"]
+    known = document.read(job.run.path)
+    assert [(each.ended, each.why) for each in known.ranks] == [(False, ""), (True, "without a word")]
+    del running[4711]
+    job.now += 6 * S
+    job.watcher.tick()
+    assert document.read(job.run.path).hang is None
+    # torchrun starts it again, and no rank makes a step.
+    running |= {9: "train", 10: "evaluate"}
+    for pid in (9, 10):
+        report = {"pass": "torch", "pid": pid, "started_unix_ns": job.now}
+        (job.run.make("agents") / f"torch-{pid}.json").write_text(json.dumps(report))
+    asked = []
+    monkeypatch.setattr(watcher.hangs, "find_before_steps", lambda _, pids: asked.append(pids) or Hang())
+    for _ in range(110):
+        job.now += S
+        job.watcher.tick()
+    assert [each.kind for each in job.said if isinstance(each, Anomaly)] == ["hang", "no-step"]
+    assert asked == [{9}]
+
+
+@pytest.mark.parametrize("by", [3600 * S, -3600 * S])
+def test_a_clock_that_jumps_is_no_hang_and_hides_none(tmp_path: Path, by: int) -> None:
+    job = Job(tmp_path, Policy(first_s=70, hang_after_s=20))
+    passed = BEGUN_NS
+    job.watcher._passed_ns = lambda: passed
+    job.watcher._clocks = job.now, passed
+    for second in range(70):
+        passed += S
+        if second < 30:
+            job.go_on(1)
+            continue
+        job.now += S + by * (second == 30)
+        job.watcher.tick()
+        if second == 45:
+            assert job.said == [], "16 s without a step"
+            assert job.now - document.read(job.run.path).unix_ns <= 6 * S
+    assert [each.kind for each in job.said if isinstance(each, Anomaly)] == ["hang"]
+    assert job.windows() == ["first"], "after 70 s"
+    step = json.loads(job.made[0]) if "q" in job.made[0] else json.loads(job.made[1])
+    with job.file.open("a") as file:
+        file.write("\n" + json.dumps({**step, "end": job.now}))
+    job.watcher.tick()
+    assert [each.kind for each in job.said if isinstance(each, Anomaly)] == ["hang", "goes-on"]
+
+
 def test_a_full_disk_is_for_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job(tmp_path, Policy(first_s=0))
 
@@ -166,6 +284,26 @@ def test_all_ranks_can_begin_with_the_step_that_is_named(tmp_path: Path) -> None
     step = next_step(ranks, now)
     assert step >= 1020 + 150, "agents ask twice a second, and a rank is further than its file says"
     assert next_step(ranks, now + S) >= step + 90
+
+
+def test_a_pause_and_a_rank_that_has_ended_put_no_window_off(tmp_path: Path) -> None:
+    going = rank_steps(tmp_path, lines(noise(100, 1000)), "going")
+    ended = rank_steps(tmp_path, [*lines(noise(5000, 10), rank=1), '{"ended": 5, "why": ""}'], "ended")
+    now = going.stretches[-1].end
+    assert next_step({0: going, 1: ended}, now + 3 * S) == next_step({0: going}, now + 3 * S) <= 109
+    assert next_step({0: going}, now + 3600 * S) <= 100 + 14 + 6, "an evaluation of an hour: no step was made in it"
+    made = noise(101, 1000)
+    made[100] = 300 * S
+    paused = rank_steps(tmp_path, lines(made, stretch=20), "paused")
+    assert next_step({0: paused}, paused.stretches[-1].end) <= 101 + 6
+    assert windows.limit_s({0: paused}, 107, 10) == pytest.approx(600 + 38, abs=3)
+
+
+def test_a_window_of_long_steps_has_the_time_that_they_take(tmp_path: Path) -> None:
+    slow = rank_steps(tmp_path, lines(noise(40, 60_000), stretch=1), "slow")
+    step = next_step({0: slow}, slow.stretches[-1].end)
+    assert windows.limit_s({0: slow}, step, 10) >= 600 + (step - 40 + 10 + 22) * 59
+    assert windows.limit_s({}, 0, 10) == 600
 
 
 def test_the_slowest_rank_of_all_nodes_is_named_from_what_each_has_left() -> None:

@@ -70,14 +70,22 @@ def record_now(
 
     folder = run_of(given)
     run = RunFolder.open(folder)
-    files = [RankSteps(file) for file in windows.rows_folder(folder).glob("*.jsonl")]
-    for each in files:
-        each.read()
-    ranks = {rank: each for rank, each in ranks_of(files).items() if not each.ended_ns and _lives(each)}
-    if run is None or not ranks:
-        raise PerfdoctorError(
-            f"no training under watch makes steps in {folder}", do=f"{_TRAINING} Its first steps come first."
-        )
+    is_told = False
+    while True:
+        files = [RankSteps(file) for file in windows.rows_folder(folder).glob("*.jsonl")]
+        for each in files:
+            each.read()
+        ranks = {rank: each for rank, each in ranks_of(files).items() if not each.ended_ns and _lives(each)}
+        if run is None or not ranks:
+            raise PerfdoctorError(
+                f"no training under watch makes steps in {folder}", do=f"{_TRAINING} Its first steps come first."
+            )
+        if not windows.is_recording(folder, ranks):
+            break
+        if not is_told and not quiet:
+            say.note("another window is being recorded: this one comes behind it")
+        is_told = True
+        time.sleep(_POLL_S)
     number = max([0, *windows.numbers(folder)]) + 1
     settings = window_of(steps, sampling=sampling, source=source, modules=modules)
     window = Window(run, number, "asked", ranks, settings, py_spy.find())

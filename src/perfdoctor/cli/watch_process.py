@@ -124,22 +124,25 @@ class _Beside:
 
     def publish(self, *, is_last: bool = False) -> None:
         """Write what is known for others: a file for OpenMetrics, and where all nodes write."""
-        now = time.monotonic()
+        now, orders = time.monotonic(), self.orders
+        is_shared = bool(orders.summaries) and (is_last or now - self._shared_at >= _SHARED_EVERY_S)
+        if self.port is None and not orders.metrics and not is_shared:
+            return  # nobody gets it, and it has the curve of the whole run
         document = self.watcher.document(time.time_ns(), has_ended=is_last)
         if self.port is not None:
             self.port.document = document
-        if self.orders.metrics:
+        if orders.metrics:
             from perfdoctor.export import watched as metrics
 
             with contextlib.suppress(OSError, PerfdoctorError, ImportError):
-                metrics.write(Path(self.orders.metrics), document, self.run.path.name)
-        if self.orders.summaries and (is_last or now - self._shared_at >= _SHARED_EVERY_S):
+                metrics.write(Path(orders.metrics), document, self.run.path.name)
+        if is_shared:
             from perfdoctor.system import remote
 
             self._shared_at = now
             first = min((each.rank for each in document.ranks), default=0)
             with contextlib.suppress(OSError, PerfdoctorError):
-                remote.write(self.orders.summaries, f"watch-rank{first}.json", msgspec.json.encode(document))
+                remote.write(orders.summaries, f"watch-rank{first}.json", msgspec.json.encode(document))
 
     def to_the_end(self) -> None:
         """Watch until the program has ended, or whoever started it has."""

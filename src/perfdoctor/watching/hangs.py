@@ -57,7 +57,8 @@ class Place(Struct, frozen=True):
 
 
 class Hang(Struct, frozen=True):
-    """`missing`: the ranks that the others wait for, none where that is not known; `line`: where those are.
+    """`missing`: the ranks that the others wait for, none where that is not known; `line`: where those are, or where
+    the ones that wait are; `ended`: those of the missing ones that do not run any more.
 
     `trouble`: why no stack was read, and `do`: what to do about that.
     """
@@ -70,6 +71,7 @@ class Hang(Struct, frozen=True):
     trouble: str = ""
     do: str = ""
     places: Mapping[int, Place] = field(default_factory=dict)
+    ended: tuple[int, ...] = ()
 
 
 def place_of(threads: Sequence[_Thread], pid: int) -> Place:
@@ -124,8 +126,11 @@ def _is_library(file: str) -> bool:
     )
 
 
-def verdict(places: Mapping[int, Place], workers: Mapping[int, Sequence[Place]], steps: Mapping[int, int]) -> Hang:
-    """Who waits for whom. `workers`: of each rank's loader; `steps`: that each has made."""
+def verdict(
+    places: Mapping[int, Place], workers: Mapping[int, Sequence[Place]], steps: Mapping[int, int],
+    ended: Sequence[int] = (),
+) -> Hang:  # fmt: skip
+    """Who waits for whom. `workers`: of each rank's loader; `steps`: that each has made; `ended`: ranks that have."""
     of_loader = [rank for rank, place in places.items() if place.waits == "loader"]
     if of_loader:
         rank = of_loader[0]
@@ -133,15 +138,22 @@ def verdict(places: Mapping[int, Place], workers: Mapping[int, Sequence[Place]],
         lines = [each.line for each in workers.get(rank, ()) if each.line]
         stuck = min(lines, key=lambda line: line.startswith("<"), default=places[rank].line)
         return Hang("loader", places[rank].what, (), (rank,), stuck, places=places)
-    kinds = ("collective", "backward") if len(places) > 1 else ("collective",)  # others may be on other machines
+    kinds = (
+        ("collective", "backward") if len(places) + len(ended) > 1 else ("collective",)
+    )  # others may be on other machines
     waiting = [rank for rank, place in places.items() if place.waits in kinds]
     missing = [rank for rank in places if rank not in waiting]
+    if waiting and not missing and ended:  # all that run are there
+        line = places[waiting[0]].line
+        return Hang(
+            "collective", places[waiting[0]].what, tuple(waiting), tuple(ended), line, places=places, ended=tuple(ended)
+        )
     if waiting and not missing:  # all are there: in different ones, or one step apart
         fewest = min(steps.values(), default=0)
         missing = [rank for rank, made in steps.items() if made == fewest] if len(set(steps.values())) > 1 else []
         waiting = [rank for rank in waiting if rank not in missing]
     if waiting:
-        line = next((places[rank].line for rank in missing), places[waiting[0]].line)
+        line = next((places[rank].line for rank in missing if rank in places), places[waiting[0]].line)
         return Hang("collective", places[waiting[0]].what, tuple(waiting), tuple(missing), line, places=places)
     first = next(iter(places.values()), Place())
     return Hang(first.waits or "code", first.what, (), tuple(places)[:1], first.line, places=places)
@@ -150,7 +162,8 @@ def verdict(places: Mapping[int, Place], workers: Mapping[int, Sequence[Place]],
 def find(tool: PySpy, ranks: Mapping[int, RankSteps]) -> Hang:
     """Read the stacks of the ranks that run here, and of their loaders' workers."""
     alive = {rank: each.process.pid for rank, each in ranks.items() if each.process and not each.ended_ns}
-    return _read(tool, alive, {rank: each.steps for rank, each in ranks.items()})
+    ended = [rank for rank, each in ranks.items() if each.ended_ns]
+    return _read(tool, alive, {rank: each.steps for rank, each in ranks.items()}, ended)
 
 
 def find_before_steps(tool: PySpy, known: set[int]) -> Hang:
@@ -179,8 +192,8 @@ def _launched_as(pid: int) -> int | None:
     return None
 
 
-def _read(tool: PySpy, alive: Mapping[int, int], steps: Mapping[int, int]) -> Hang:
-    """`alive`: process by rank; `steps`: that each rank has made."""
+def _read(tool: PySpy, alive: Mapping[int, int], steps: Mapping[int, int], ended: Sequence[int] = ()) -> Hang:
+    """`alive`: process by rank; `steps`: that each rank has made; `ended`: ranks that have."""
     if tool.trouble:
         return Hang(trouble=tool.trouble, do=tool.do)
     here = {rank: pid for rank, pid in alive.items() if processes.is_alive(pid)}
@@ -195,7 +208,7 @@ def _read(tool: PySpy, alive: Mapping[int, int], steps: Mapping[int, int]) -> Ha
         if found[rank].waits == "loader":
             below = processes.descendants(pid)[:_MOST_WORKERS]
             workers[rank] = [place_of(_dumped(tool, each) or (), each) for each in below]
-    return verdict(found, workers, steps)
+    return verdict(found, workers, steps, ended)
 
 
 def _dumped(tool: PySpy, pid: int) -> tuple[_Thread, ...] | None:

@@ -7,20 +7,25 @@ is judged again in a second.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from msgspec.structs import replace
 
 from perfdoctor.watching import memory, periods
 from perfdoctor.watching import ranks as of_ranks
-from perfdoctor.watching.anomalies import Anomaly
+from perfdoctor.watching.anomalies import Anomaly, Kind
 from perfdoctor.watching.causes import cause_of
-from perfdoctor.watching.level import LevelWatch, is_gradual
-from perfdoctor.watching.rows import RankSteps, Stretch, per_step
+from perfdoctor.watching.level import LevelChange, LevelWatch, is_gradual
+from perfdoctor.watching.periods import Period
+from perfdoctor.watching.rows import MOST_SLOW, RankSteps, Stretch, per_step
 from perfdoctor.watching.throttling import Throttled
 
-#: Stretches in which a period is looked for, and of how many new ones the next look is.
-_PERIOD_STRETCHES, _PERIOD_EVERY = 40, 4
+#: Stretches in which a period is looked for, and of how many new ones the next look is. While stretches are short, a
+#: long period does not come back often enough in so few: twice as many are looked at as well, and so on, up to the
+#: second number, which takes some milliseconds, or as many steps as prove the longest period.
+_PERIOD_STRETCHES, _MOST_PERIOD_STRETCHES, _PERIOD_EVERY = 40, 4_000, 4
+_MOST_PERIOD_STEPS = 20 * periods.LONGEST
 #: Waiting for batches above this share of a step is trouble; below the second one it is over.
 INPUT_SHARE, _INPUT_OVER = 0.10, 0.05
 #: Of the level before a change, and since it, so many stretches are compared and shown to the library.
@@ -29,6 +34,22 @@ _COMPARED, _SHOWN = 32, 200
 _LOOKS = 3
 #: A training hangs that made no step for so many usual ones, and so many times its longest pause so far.
 HANG_STEPS, HANG_PAUSES = 20, 3
+#: The usual step is the median of so many stretches: in a week there are sixty thousand, which are not gone through
+#: each second.
+_USUAL_OF = 100
+#: A clock that moves by so much more or less than time passed was set: by NTP, or because the machine stood still. What
+#: NTP corrects without a jump is half a per mille.
+JUMP_NS = 5_000_000_000
+
+
+class _Course:
+    """What is known of the length of one process's steps."""
+
+    def __init__(self) -> None:
+        self.level = LevelWatch()
+        self.judged = self.looked = 0  # stretches; unrecorded ones when a period was looked for last
+        self.unrecorded: list[Stretch] = []
+        self.was_recorded = False
 
 
 class Judge:
@@ -36,26 +57,32 @@ class Judge:
 
     def __init__(self, hang_after_s: float = 60.0) -> None:
         self.hang_after_ns = hang_after_s * 1e9
-        self._level = LevelWatch()
-        self._judged = self._looked = 0  # stretches of the first rank
-        self._unrecorded: list[Stretch] = []
+        # Of the first rank, by the process: one that takes its place has steps of its own.
+        self._courses: dict[tuple[Path, int], _Course] = {}
         self._periods: set[int] = set()
         self._waiting: set[int] = set()
         self._grown: dict[tuple[int, str], int] = {}
+        self._uses: dict[tuple[int, Path], int] = {}  # how many were looked at
         self._behind: tuple[int, int] = (-1, 0)
         self._is_behind: set[int] = set()
         self._throttled: set[int] = set()
         self._lag: set[int] = set()
         self.hangs_since = 0  # ns since 1970; 0 while it does not
+        self._hung_at: dict[Path, int] = {}  # steps of each process when it hung
+        self._jumped_ns = 0  # when the clock did last
 
-    def update(self, ranks: Mapping[int, RankSteps], now_ns: int, throttled: Throttled | None = None) -> list[Anomaly]:
+    def update(
+        self, ranks: Mapping[int, RankSteps], now_ns: int, throttled: Sequence[Throttled] = ()
+    ) -> list[Anomaly]:  # fmt: skip
         """What was not known before. `ranks`: by rank; `now_ns`: since 1970."""
         if not ranks:
             return []
         first = next(iter(ranks.values()))
+        begun = first.process.begun if first.process else 0
+        course = self._courses.setdefault((first.path, begun), _Course())
         found = [
-            *self._levels(first),
-            *self._period(first),
+            *self._levels(first, course),
+            *self._period(first, course),
             *self._input(ranks),
             *self._memory(ranks),
             *self._of_ranks(ranks),
@@ -67,40 +94,60 @@ class Judge:
 
     # --- steps that become longer ---
 
-    def _levels(self, rank: RankSteps) -> Iterator[Anomaly]:
-        new, self._judged = rank.stretches[self._judged :], len(rank.stretches)
+    def _levels(self, rank: RankSteps, course: _Course) -> Iterator[Anomaly]:
+        new, course.judged = rank.stretches[course.judged :], len(rank.stretches)
         for each in new:
             if each.recorded:
+                course.was_recorded = True
                 continue
-            self._unrecorded.append(each)
-            change = self._level.add(each.first, each.end, each.q[1])
+            # CUPTI stays behind a window, and launches cost more from then on: that is no trouble of the program's.
+            if course.was_recorded and _uses_gpu(rank, each):
+                course.level.begin_anew()
+            course.was_recorded = False
+            course.unrecorded.append(each)
+            change = course.level.add(each.first, each.end, each.q[1])
             if change is not None:
-                yield self._changed(rank, change.at, change.first, change.ratio)
+                yield self._changed(rank, course.unrecorded, change)
 
-    def _changed(self, rank: RankSteps, at: int, first: int, ratio: float) -> Anomaly:
-        before, since = self._unrecorded[max(at - _COMPARED, 0) : at], self._unrecorded[at:]
-        shown = self._unrecorded[max(len(self._unrecorded) - _SHOWN, 0) :]
+    def _changed(self, rank: RankSteps, unrecorded: Sequence[Stretch], change: LevelChange) -> Anomaly:
+        before, since = unrecorded[max(change.at - _COMPARED, 0) : change.at], unrecorded[change.at :]
+        shown = unrecorded[max(len(unrecorded) - _SHOWN, 0) :]
         cause, share = cause_of(before, since, rank.uses)
         level = float(np.median([each.q[1] for each in since]))
-        return Anomaly(
-            "drift" if is_gradual([float(each.q[1]) for each in shown]) else "level", first, 0, 0, cause=cause,
-            values={"ratio": ratio, "before_ns": level / ratio, "after_ns": level, "cause_share": share},
-        )  # fmt: skip
+        values = {"ratio": change.ratio, "before_ns": level / change.ratio, "after_ns": level, "cause_share": share}
+        kind: Kind = "drift" if is_gradual([float(each.q[1]) for each in shown]) else "level"
+        return Anomaly(kind, change.first, 0, 0, cause=cause, values=values)
 
-    def _period(self, rank: RankSteps) -> Iterator[Anomaly]:
-        if len(self._unrecorded) < self._looked + _PERIOD_EVERY:
+    def _period(self, rank: RankSteps, course: _Course) -> Iterator[Anomaly]:
+        if len(course.unrecorded) < course.looked + _PERIOD_EVERY:
             return
-        self._looked = len(self._unrecorded)
-        latest = self._unrecorded[-_PERIOD_STRETCHES:]
-        usual = float(np.median([each.q[2] for each in latest]))
-        found = periods.period(rank.slow, latest[0].first, latest[-1].last, usual)
-        if found is None or any(_is_multiple(found.every, known) for known in self._periods):
+        course.looked = len(course.unrecorded)
+        found = next(self._periods_of(rank, course.unrecorded), None)
+        if found is None:
             return
         self._periods.add(found.every)
+        since = next(number for number, _ in rank.slow if number % found.every == found.phase)
         yield Anomaly(
-            "slow-steps", latest[0].first, 0, 0,
+            "slow-steps", since, 0, 0,
             values={"every": found.every, "phase": found.phase, "hits": found.hits, "share": found.share},
         )  # fmt: skip
+
+    def _periods_of(self, rank: RankSteps, unrecorded: Sequence[Stretch]) -> Iterator[Period]:
+        """Periods that are not known yet, of the last stretches and of more and more of them."""
+        last, many = unrecorded[-1].last, _PERIOD_STRETCHES
+        # Of slow steps so many are kept: before the first of those there may have been others.
+        known = rank.slow[0][0] if len(rank.slow) >= MOST_SLOW else 0
+        while True:
+            latest = unrecorded[-many:]
+            first = max(latest[0].first, known)
+            usual = float(np.median([each.q[2] for each in latest]))
+            found = periods.period(rank.slow, first, last, usual)
+            if found is not None and not any(_is_multiple(found.every, each) for each in self._periods):
+                yield found
+            is_all = len(latest) < many or first == known or last - first >= _MOST_PERIOD_STEPS
+            if is_all or many == _MOST_PERIOD_STRETCHES:
+                return
+            many = min(2 * many, _MOST_PERIOD_STRETCHES)
 
     # --- what each rank does ---
 
@@ -120,6 +167,10 @@ class Judge:
 
     def _memory(self, ranks: Mapping[int, RankSteps]) -> Iterator[Anomaly]:
         for number, rank in ranks.items():
+            key = number, rank.path
+            if self._uses.get(key) == len(rank.uses):  # nothing new: all of a week are looked at
+                continue
+            self._uses[key] = len(rank.uses)
             for kind in ("host", "device"):
                 times = [each.at for each in rank.uses]
                 held = [each.rss if kind == "host" else each.gpu[0] for each in rank.uses]
@@ -154,11 +205,10 @@ class Judge:
             self._lag.add(lag[0])
             yield Anomaly("behind", 0, 0, 0, rank=lag[0], cause="elsewhere", values={"steps": lag[1]})
 
-    def _throttling(self, found: Throttled | None) -> Iterator[Anomaly]:
-        if found is None:
-            self._throttled.clear()
-        elif found.device not in self._throttled:
-            self._throttled.add(found.device)
+    def _throttling(self, throttled: Sequence[Throttled]) -> Iterator[Anomaly]:
+        for found in throttled:
+            if found.device in self._throttled:
+                continue
             values: dict[str, float | int | str] = {
                 "device": found.device,
                 "by": found.by,
@@ -166,28 +216,45 @@ class Judge:
                 "most_mhz": found.most_mhz,
             }
             yield Anomaly("throttled", 0, 0, 0, cause="device", values=values)
+        self._throttled = {each.device for each in throttled}
 
     # --- no steps ---
 
-    def silent_limit_ns(self, stretches: Sequence[Stretch]) -> float:
+    def silent_limit_ns(self, rank: RankSteps) -> float:
         """How long no step may end before that is called a hang."""
-        usual = float(np.median([each.q[2] for each in stretches]))
-        longest = max((each.q[4] for each in stretches if not each.recorded), default=0)
-        return max(self.hang_after_ns, HANG_STEPS * usual, HANG_PAUSES * longest)
+        usual = float(np.median([each.q[2] for each in rank.stretches[-_USUAL_OF:]]))
+        return max(self.hang_after_ns, HANG_STEPS * usual, HANG_PAUSES * rank.longest_ns)
+
+    def jumped(self, by_ns: int, now_ns: int) -> None:
+        """The clock has jumped by so much, to `now_ns`: what was written before cannot be held against it."""
+        self._jumped_ns = now_ns
+        if self.hangs_since:
+            self.hangs_since += by_ns
+
+    def _last_ns(self, rank: RankSteps, now_ns: int) -> int:
+        """When it made its last step, by the clock of now."""
+        end = rank.stretches[-1].end
+        is_ahead = end > now_ns + JUMP_NS  # written before a clock was set back
+        return self._jumped_ns or now_ns if is_ahead else max(min(end, now_ns), self._jumped_ns)
 
     def _hang(self, ranks: Mapping[int, RankSteps], now_ns: int) -> Iterator[Anomaly]:
         """All ranks are silent that have not ended; those that train on keep the others from being called hung."""
         alive = [each for each in ranks.values() if not each.ended_ns]
-        last_ns = max((each.stretches[-1].end for each in alive), default=0)
-        if self.hangs_since and (not alive or last_ns > self.hangs_since):
-            paused_ns, self.hangs_since = (last_ns or now_ns) - self.hangs_since, 0
+        last_ns = max((self._last_ns(each, now_ns) for each in alive), default=0)
+        goes_on = any(each.steps != self._hung_at.get(each.path) for each in alive)
+        if self.hangs_since and (not alive or goes_on):
+            paused_ns, self.hangs_since = max(last_ns - self.hangs_since, 0), 0
             if alive:
                 yield Anomaly("goes-on", 0, 0, 0, values={"paused_ns": paused_ns})
         elif alive and not self.hangs_since:
-            limit = max(self.silent_limit_ns(each.stretches) for each in alive)
+            limit = max(self.silent_limit_ns(each) for each in alive)
             if now_ns - last_ns > limit:
-                self.hangs_since = last_ns
+                self.hangs_since, self._hung_at = last_ns, {each.path: each.steps for each in alive}
                 yield Anomaly("hang", 0, 0, 0, values={"silent_ns": now_ns - last_ns})
+
+
+def _uses_gpu(rank: RankSteps, stretch: Stretch) -> bool:
+    return stretch.device > 0 or bool(rank.uses and any(rank.uses[-1].gpu))
 
 
 def _is_multiple(one: int, other: int) -> bool:

@@ -58,9 +58,10 @@ class LevelWatch:
     def __init__(self) -> None:
         self._skip = WARM_UP
         self._at = -1
-        self._begin()
+        self.begin_anew()
 
-    def _begin(self) -> None:
+    def begin_anew(self) -> None:
+        """Take what follows as the level, whatever was before."""
         self._reference: list[float] = []
         self.level = self.spread = self.noise = 0.0  # of the logarithm
         self._above = self._below = 0.0
@@ -99,7 +100,7 @@ class LevelWatch:
         else:
             self._since.clear()
         if self._below > limit:
-            self._begin()  # shorter
+            self.begin_anew()  # shorter
             return None
         return self._confirmed(limit) if self._above > limit else None
 
@@ -117,7 +118,7 @@ class LevelWatch:
             self._above = min(self._above, 2 * limit)
             return None
         at, first, *_ = since[0]
-        self._begin()
+        self.begin_anew()
         return LevelChange(first, at, math.exp(change))
 
 

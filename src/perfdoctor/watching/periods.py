@@ -17,7 +17,8 @@ from msgspec import Struct
 LONGEST = 2_000
 #: Hits on one phase: fewer prove nothing, whatever the rate.
 FEWEST = 6
-#: A false alarm in a hundred weeks of training, if each of `LOOKS` evaluations were independent of the others.
+#: A false alarm in a hundred weeks of training, if each of `LOOKS` evaluations were independent of the others: a week
+#: has 15,000 looks at stretches of ten seconds, each of some spans of steps.
 _MOST_CHANCE = 0.01
 LOOKS = 100_000
 #: Below this share of the time it is not worth a recording.

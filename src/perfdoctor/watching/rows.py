@@ -20,7 +20,7 @@ FORMAT = 1
 #: A file that grew by more since the last time is read in parts.
 _MOST_AT_ONCE = 1 << 24
 #: Slow steps of a rank that are kept, the latest: periods are found in the latest steps.
-_MOST_SLOW = 512
+MOST_SLOW = 512
 
 _Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 _Text = Annotated[str, Meta(max_length=200)]
@@ -77,6 +77,10 @@ class _End(Struct, frozen=True):
     why: _Text = ""
 
 
+#: Why a process has ended that has not said so: it was killed, or its disk was full.
+GONE = "without a word"
+
+
 class RankSteps:
     """One process: all its stretches, the last uses and slow steps, and how it ended, if it has."""
 
@@ -90,6 +94,7 @@ class RankSteps:
         self.stretches: list[Stretch] = []
         self.uses: list[Use] = []
         self.slow: list[tuple[int, int]] = []
+        self.longest_ns = 0  # of all unrecorded steps
         self.ended_ns = 0
         self.why = ""
 
@@ -101,6 +106,11 @@ class RankSteps:
     def steps(self) -> int:
         """The number of the last step that is known to have ended."""
         return self.stretches[-1].last if self.stretches else 0
+
+    def is_gone(self) -> None:
+        """The process does not run any more, and what it wrote has been read: it has ended, whatever its file says."""
+        if not self.ended_ns:
+            self.ended_ns, self.why = self.stretches[-1].end if self.stretches else 1, GONE
 
     def read(self) -> bool:
         """Read what was added; True if that was anything."""
@@ -141,7 +151,8 @@ class RankSteps:
             return
         self.stretches.append(stretch)
         if not stretch.recorded:
-            self.slow = [*self.slow, *stretch.slow][-_MOST_SLOW:]
+            self.longest_ns = max(self.longest_ns, stretch.q[4])
+            self.slow = [*self.slow, *stretch.slow][-MOST_SLOW:]
 
 
 def _is_whole(line: bytes) -> bool:
@@ -155,10 +166,14 @@ def per_step(stretches: Sequence[Stretch], name: str) -> Floats:
 
 
 def ranks_of(found: Sequence[RankSteps]) -> dict[int, RankSteps]:
-    """The process of each rank, the latest where one was started again, by rank. Only those that make steps."""
-    ordered = sorted((each for each in found if each.process and each.stretches), key=_begun)
+    """The process of each rank, by rank: of several the one that runs, and of those the one that made a step last.
+
+    A rank may have been started again, or have started another program that took its number from the environment.
+    Only those that make steps.
+    """
+    ordered = sorted((each for each in found if each.process and each.stretches), key=_how_likely)
     return dict(sorted({each.rank: each for each in ordered}.items()))
 
 
-def _begun(each: RankSteps) -> int:
-    return each.process.begun if each.process else 0
+def _how_likely(each: RankSteps) -> tuple[bool, int]:
+    return not each.ended_ns, each.stretches[-1].end

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
 from perfdoctor.metrics.machine.gpu_samples import HELD_BY
 
-#: Of the last so many samples of a GPU at work, so many: a clock that is lowered for a moment is nothing.
+#: Of the last so many samples of a GPU at work, so many: a clock that is lowered for a moment is nothing. It is over
+#: when none of them is left: a GPU at its limit of heat is held back for some seconds, again and again.
 _SAMPLES, _HELD = 20, 10
 #: A GPU that works less than this share of the time is idle, and its clock is low for that.
 _AT_WORK_PERCENT = 50
@@ -25,23 +27,35 @@ class Throttled(Struct, frozen=True):
     most_mhz: float
 
 
-class GpuSamples:
-    """The samples of `recording.tools.nvml`, from where they were read last."""
+def visible(environment: Mapping[str, str]) -> frozenset[int] | None:
+    """The GPUs that a program may use, where it is told by their numbers; None where that may be any."""
+    numbers = [each.strip() for each in environment.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    return frozenset(map(int, numbers)) if all(each.isdecimal() for each in numbers) else None
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._read = path, 0
+
+class GpuSamples:
+    """The samples of `recording.tools.nvml`, from where they were read last. `devices`: the program's, None for all."""
+
+    def __init__(self, path: Path, devices: frozenset[int] | None = None) -> None:
+        self._path, self._read, self._devices = path, 0, devices
+        self._held: set[str] = set()
         self._columns: list[str] = []
         self._latest: dict[str, deque[tuple[str, float, float]]] = {}
 
-    def throttled(self) -> Throttled | None:
-        """The GPU that is held back now; None if none is, or none is sampled."""
+    def throttled(self) -> list[Throttled]:
+        """The GPUs that are held back now; none where none is sampled."""
         self._read_on()
+        found = []
         for device, latest in self._latest.items():
             reasons = [by for by, _, _ in latest if by]
             if len(reasons) >= _HELD:
+                self._held.add(device)
+            elif not reasons:
+                self._held.discard(device)
+            if device in self._held:
                 _, clock, most = latest[-1]
-                return Throttled(int(device), max(set(reasons), key=reasons.count), clock, most)
-        return None
+                found.append(Throttled(int(device), max(set(reasons), key=reasons.count), clock, most))
+        return found
 
     def _read_on(self) -> None:
         try:
@@ -65,6 +79,8 @@ class GpuSamples:
             clocks = float(row["sm_clock_mhz"] or 0), float(row["max_sm_clock_mhz"] or 0)
             device = str(int(row["device"]))
         except (KeyError, ValueError):
+            return
+        if self._devices is not None and int(device) not in self._devices:
             return
         by = next((name for name in _TROUBLE if reasons & HELD_BY[name]), "") if used >= _AT_WORK_PERCENT else ""
         self._latest.setdefault(device, deque(maxlen=_SAMPLES)).append((by, *clocks))

@@ -7,25 +7,28 @@ program, whose agents go on writing their few bytes.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
 
+from perfdoctor.recording.launch import processes
 from perfdoctor.recording.tools.py_spy import PySpy
 from perfdoctor.recording.tools.torch_profiler import StepWindow
-from perfdoctor.system.run_folder import RunFolder
+from perfdoctor.system.run_folder import ProcessReport, RunFolder
 from perfdoctor.watching import document, hangs, windows
 from perfdoctor.watching.anomalies import RECORDED, Anomaly
 from perfdoctor.watching.document import WatchDocument
 from perfdoctor.watching.hangs import Hang
-from perfdoctor.watching.judge import Judge
+from perfdoctor.watching.judge import JUMP_NS, Judge
 from perfdoctor.watching.rows import RankSteps, ranks_of
-from perfdoctor.watching.throttling import GpuSamples
+from perfdoctor.watching.throttling import GpuSamples, visible
 from perfdoctor.watching.windows import Window, WindowState
 
-#: watch.json is written when something happened, and else so often.
+#: watch.json is written when something happened, and else so often: also where no rank writes anything, as its time
+#: says that somebody watches.
 _WRITTEN_EVERY_NS = 5_000_000_000
 #: The first steps of a run are no window's: what is recorded is to stand for the run.
 _LEAST_STRETCHES = 4
@@ -34,6 +37,9 @@ _AT_END_S = 60.0
 _POLL_S = 0.2
 #: Another change of level has another cause; memory that goes on growing has the same one.
 _AGAIN = ("level", "drift")
+#: Trouble that was found while no window could be opened gets one for so long: a window takes a minute or two, and what
+#: is worth one lasts, as a rule; later than that it may be over.
+_DUE_NS = 300_000_000_000
 #: Of `hang_after_s`: after so long without a first step the ranks' stacks are read. To import, load and compile takes
 #: minutes; ranks that wait for each other at the start wait for half an hour, and say nothing.
 _FIRST_STEP = 5
@@ -54,24 +60,33 @@ class Policy(Struct, frozen=True):
 
 
 class Watcher:
-    """`tick` as often as the clock says; `happened` gets what is new: an anomaly, a hang's place, a window's state."""
+    """`tick` as often as the clock says; `happened` gets what is new: an anomaly, a hang's place, a window's state.
+
+    `passed_ns`: a clock that nobody sets, by which jumps of `now_ns` are known.
+    """
 
     def __init__(
         self, run: RunFolder, policy: Policy, py_spy: PySpy, happened: Callable[[Anomaly | Hang | WindowState], None],
-        *, now_ns: Callable[[], int] = time.time_ns,
+        *, now_ns: Callable[[], int] = time.time_ns, passed_ns: Callable[[], int] | None = None,
     ) -> None:  # fmt: skip
         self.run, self.policy, self.py_spy, self.happened, self.now_ns = run, policy, py_spy, happened, now_ns
-        self.begun_ns = self.written_ns = now_ns()
+        self._passed_ns = passed_ns or (time.monotonic_ns if now_ns is time.time_ns else now_ns)
+        self._clocks = now_ns(), self._passed_ns()
+        self.begun_ns, self.written_ns = now_ns(), 0
+        self._counted_ns = self.begun_ns  # from which the time of the run is counted: a clock may be set
         self._files: dict[Path, RankSteps] = {}
+        # The command of each process that was seen to run here; "" of others: they may be another machine's.
+        self._commands: dict[tuple[Path, int], str] = {}
         self.ranks: dict[int, RankSteps] = {}
         self._judge = Judge(policy.hang_after_s)
-        self._gpus = GpuSamples(run.path / "device" / "samples.csv")
+        self._gpus = GpuSamples(run.path / "device" / "samples.csv", visible(os.environ))
         self.anomalies: list[Anomaly] = []
         self.hang: Hang | None = None
         self._window: Window | None = None
         self._windows: dict[int, WindowState] = {}
         self._opened: list[int] = []  # when, for an anomaly
         self._recorded: set[tuple[str, int | None]] = set()
+        self._due: list[tuple[int, Anomaly]] = []  # when it was found, of what no window was opened for
         self._has_first = not policy.first_s
         self._has_no_step = False  # and it was said
         self.trouble = ""
@@ -81,40 +96,89 @@ class Watcher:
 
     def tick(self, *, has_ended: bool = False) -> None:
         """Read on, judge, go on with a window, and write what is known."""
-        now = self.now_ns()
-        has_news = self._read()
+        now = self._now()
+        self._read()
         found = self._judge.update(self.ranks, now, self._gpus.throttled()) if not has_ended else []
         if not has_ended:
             found += self._no_first_step(now)
+            if not (self._judge.hangs_since or self._has_no_step):
+                self.hang = None  # all that hung have ended
         for each in found:
             self._add(each)
-        has_news |= self._poll_window(has_ended=has_ended)
+        self._poll_window(has_ended=has_ended)
         if not has_ended:
             self._open_what_is_due(found, now)
-        if found or has_ended or (has_news and now - self.written_ns > _WRITTEN_EVERY_NS) or not self.written_ns:
+        if found or has_ended or now - self.written_ns > _WRITTEN_EVERY_NS:
             self.write(now, has_ended=has_ended)
 
+    def _now(self) -> int:
+        """The time. Where the clock has jumped, what was noted by it moves along."""
+        now, passed = self.now_ns(), self._passed_ns()
+        by = (now - self._clocks[0]) - (passed - self._clocks[1])
+        self._clocks = now, passed
+        if abs(by) > JUMP_NS:
+            self._judge.jumped(by, now)
+            self.written_ns += by
+            self._counted_ns += by
+            self._opened = [each + by for each in self._opened]
+            self._due = [(at + by, each) for at, each in self._due]
+        return now
+
     def _no_first_step(self, now: int) -> list[Anomaly]:
-        """Has the program made no step although it has had the time to? Said once."""
-        if self.ranks:
+        """Has the program made no step although it has had the time to, or none since it was started again? Said once
+        of each start.
+        """
+        if any(not each.ended_ns for each in self.ranks.values()):
             if self._has_no_step:
                 self._has_no_step, self.hang = False, None
             return []
-        silent_ns = now - self.begun_ns
-        is_late = silent_ns >= _FIRST_STEP * self.policy.hang_after_s * _NS
-        if self._has_no_step or not is_late or not self.run.reports(windows.PASS):
+        if self._has_no_step:
+            return []
+        since = self._started_again_ns() if self.ranks else self._counted_ns
+        is_late = bool(since) and now - since >= _FIRST_STEP * self.policy.hang_after_s * _NS
+        if not is_late or not self._without_steps():
             return []
         self._has_no_step = True
-        return [Anomaly("no-step", 0, 0, now, values={"silent_ns": silent_ns})]
+        return [Anomaly("no-step", 0, 0, now, values={"silent_ns": now - since})]
 
-    def _read(self) -> bool:
+    def _without_steps(self) -> list[ProcessReport]:
+        """The processes in which torch was imported, but no step was made yet; of those behind ranks that have ended
+        only such as do in their place what they did. What follows a training need not make any step.
+        """
+        reports = self.run.reports(windows.PASS)
+        if not self.ranks:
+            return reports
+        ended_ns = max(each.ended_ns for each in self.ranks.values())
+        known = {command for command in self._commands.values() if command}
+        return [
+            each
+            for each in reports
+            if each.started_unix_ns > ended_ns and processes.is_alive(each.pid) and processes.command(each.pid) in known
+        ]
+
+    def _started_again_ns(self) -> int:
+        return min((each.started_unix_ns for each in self._without_steps()), default=0)
+
+    def _read(self) -> None:
         folder = windows.rows_folder(self.run.path)
         with contextlib.suppress(OSError):
             for file in folder.glob("*.jsonl"):
                 self._files.setdefault(file, RankSteps(file))
-        has_news = sum(each.read() for each in self._files.values()) > 0
+        for each in self._files.values():
+            self._read_on(each)
         self.ranks = ranks_of(list(self._files.values()))
-        return has_news
+
+    def _read_on(self, rank: RankSteps) -> None:
+        """Read what a process has written. One that ran here, and is gone, writes no more."""
+        pid = rank.process.pid if rank.process and not rank.ended_ns else 0
+        is_gone = bool(pid and self._commands.get((rank.path, pid))) and not processes.is_alive(pid)
+        rank.read()
+        if rank.process is not None:
+            key = rank.path, rank.process.pid
+            if key not in self._commands:
+                self._commands[key] = processes.command(rank.process.pid)
+        if is_gone:
+            rank.is_gone()
 
     def _add(self, anomaly: Anomaly) -> None:
         self.anomalies.append(anomaly)
@@ -124,7 +188,7 @@ class Watcher:
             hangs.ask_flight_recorders(self.run.path / "nccl")
             self.happened(self.hang)
         elif anomaly.kind == "no-step":
-            self.hang = hangs.find_before_steps(self.py_spy, {each.pid for each in self.run.reports(windows.PASS)})
+            self.hang = hangs.find_before_steps(self.py_spy, {each.pid for each in self._without_steps()})
             self.happened(self.hang)
         elif anomaly.kind == "goes-on":
             self.hang = None
@@ -132,18 +196,28 @@ class Watcher:
     # --- windows ---
 
     def _open_what_is_due(self, found: list[Anomaly], now: int) -> None:
+        self._due += [(now, each) for each in found if each.kind in RECORDED]
+        self._due = [(at, each) for at, each in self._due if now - at <= _DUE_NS and not self._is_recorded(each)]
         if self._window is not None or not self._is_steady():
             return
-        worth = [each for each in found if each.kind in RECORDED and (each.kind, each.rank) not in self._recorded]
         is_apart = not self._opened or now - self._opened[-1] >= self.policy.apart_s * _NS
-        if worth and is_apart and len(self._opened) < self.policy.windows:
+        is_due = bool(self._due) and is_apart and len(self._opened) < self.policy.windows
+        is_first = not self._has_first and now - self._counted_ns >= self.policy.first_s * _NS
+        if not (is_due or is_first) or windows.is_recording(self.run.path, self.ranks):
+            return
+        if is_due:
+            _, worth = self._due[0]
+            self._due.clear()  # it shows all of it
             self._opened.append(now)
-            if worth[0].kind not in _AGAIN:
-                self._recorded.add((worth[0].kind, worth[0].rank))
-            self.open(worth[0].kind)
-        elif not self._has_first and now - self.begun_ns >= self.policy.first_s * _NS:
+            if worth.kind not in _AGAIN:
+                self._recorded.add((worth.kind, worth.rank))
+            self.open(worth.kind)
+        else:
             self._has_first = True
             self.open("first")
+
+    def _is_recorded(self, anomaly: Anomaly) -> bool:
+        return (anomaly.kind, anomaly.rank) in self._recorded
 
     def _is_steady(self) -> bool:
         alive = [each for each in self.ranks.values() if not each.ended_ns]
@@ -160,15 +234,13 @@ class Watcher:
         self._window = made
         self._note(made.state)
 
-    def _poll_window(self, *, has_ended: bool) -> bool:
+    def _poll_window(self, *, has_ended: bool) -> None:
         if self._window is None:
-            return False
-        changed = self._window.poll(has_ended=has_ended)
-        if changed:
+            return
+        if self._window.poll(has_ended=has_ended):
             self._note(self._window.state)
         if self._window.is_over:
             self._window = None
-        return changed
 
     def _note(self, state: WindowState) -> None:
         self._windows[state.number] = state

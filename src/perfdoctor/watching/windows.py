@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -38,8 +39,16 @@ _ASKED_EVERY_NS = 500_000_000
 _AHEAD_NS = 3 * _ASKED_EVERY_NS
 #: Steps beside that, as ranks are not exactly alike.
 _AHEAD_STEPS = 3
-#: A window that is not recorded by then will not be: the program has ended its training, or hangs.
+#: No more than this is unseen of a rank: a stretch of ten seconds, and the silence behind which it is written. A rank
+#: that has written nothing for longer makes no steps, and goes on where it was.
+_MOST_UNSEEN_NS = 13_000_000_000
+#: Of so many stretches the usual length of a step is taken: one of them may be nothing but a pause.
+_USUAL_OF = 8
+#: A window that is not recorded so long after its steps were due will not be: the program has ended its training, or
+#: hangs.
 _LIMIT_S = 600.0
+#: Beside the recorded steps: one of warm-up, and those behind it that are timed (agent/perfdoctor_agent/pace.py).
+_MORE_STEPS = 1 + 21
 #: So long its diagnosis may take: it is nicer than the training, and has an eighth of the cores.
 _DIAGNOSIS_S = 300.0
 PASS = "torch"  # noqa: S105 a pass of the run
@@ -60,15 +69,34 @@ class WindowState(Struct, frozen=True):
     note: str = ""
 
 
+def usual_ns(rank: RankSteps) -> float:
+    """The length of a step of late."""
+    latest = [each for each in rank.stretches[-_USUAL_OF:] if not each.recorded] or rank.stretches[-1:]
+    return max(float(np.median([each.q[2] for each in latest])), 1.0)
+
+
 def next_step(ranks: Mapping[int, RankSteps], now_ns: int) -> int:
     """The step with which all ranks can begin a window: none has made it when it has read the request."""
     latest = 0
-    for each in ranks.values():
+    for each in _alive(ranks):
         last = each.stretches[-1]
-        usual = max(last.q[2], 1)
-        unseen_ns = max(now_ns - last.end, 0) + _AHEAD_NS
+        usual = min(usual_ns(each), max(last.q[2], 1))
+        unseen_ns = min(max(now_ns - last.end, 0), _MOST_UNSEEN_NS + usual) + _AHEAD_NS
         latest = max(latest, last.last + math.ceil(unseen_ns / usual) + _AHEAD_STEPS)
     return latest
+
+
+def limit_s(ranks: Mapping[int, RankSteps], first_step: int, recorded: int) -> float:
+    """How long a window may take from its request to the end of its recording: the steps up to there, and more."""
+    alive = _alive(ranks)
+    if not alive:
+        return _LIMIT_S
+    steps = max(first_step - min(each.steps for each in alive), 0) + recorded + _MORE_STEPS
+    return _LIMIT_S + steps * max(map(usual_ns, alive)) / 1e9
+
+
+def _alive(ranks: Mapping[int, RankSteps]) -> list[RankSteps]:
+    return [each for each in ranks.values() if each.stretches and not each.ended_ns]
 
 
 class Window:
@@ -80,9 +108,10 @@ class Window:
     ) -> None:  # fmt: skip
         self.folder = _folder(run, number)
         self.state = WindowState(number, why, next_step(ranks, time.time_ns()))
-        self._ranks = {each.process.pid for each in ranks.values() if each.process and not each.ended_ns}
+        self._ranks = _alive(ranks)
         self._settings, self._log = settings, log
-        self._until = time.monotonic() + _LIMIT_S
+        self._limit_s = limit_s(ranks, self.state.first_step, settings.steps)
+        self._until = time.monotonic() + self._limit_s
         self._process: ReportProcess | None = None
         self._sampler: SamplerProcess | None = None
         if settings.sampling and not py_spy.trouble:
@@ -103,9 +132,14 @@ class Window:
             name: given[name]
             for name in ("traces", "reports", "steps", "most_steps", "least_ns", "sampling", "stacks", "modules")
         }
-        wanted |= {"window": self.state.number, "first_step": self.state.first_step}
-        wanted |= {"until": time.time_ns() + round(_LIMIT_S * 1e9)}
+        wanted |= {"window": self.state.number, "first_step": self.state.first_step, "processes": self._pids()}
+        now_ns = time.time_ns()
+        wanted |= {"asked": now_ns, "until": now_ns + round(self._limit_s * 1e9)}
         write_whole(rows_folder(run.path) / REQUEST, json.dumps(wanted).encode())
+
+    def _pids(self) -> list[int]:
+        """The processes that record it, and have not ended meanwhile."""
+        return [each.process.pid for each in self._ranks if each.process and not each.ended_ns]
 
     @property
     def is_over(self) -> bool:
@@ -124,7 +158,7 @@ class Window:
         reports = self.folder.reports(PASS)
         done = {report.pid for report in reports if report.ended}
         is_late = has_ended or time.monotonic() > self._until
-        if not (self._ranks <= done or is_late):
+        if not (done.issuperset(self._pids()) or is_late):
             return
         if not any(report.trace for report in reports):
             said = [note for report in reports for note in report.notes]
@@ -194,6 +228,22 @@ def found(run: Path, number: int) -> WindowState:
     if diagnosis is None:
         return WindowState(number, "asked", 0)
     return WindowState(number, "asked", 0, "diagnosed", **_answer(diagnosis, "asked"))
+
+
+def is_recording(run: Path, ranks: Mapping[int, RankSteps]) -> bool:
+    """Is a window that somebody has asked for still being recorded by a rank that runs?
+
+    One rank may be through with it while another one writes: a request in between would be read at different steps.
+    """
+    asked = json_object(rows_folder(run) / REQUEST) or {}
+    number, until, pids = (asked.get(name) for name in ("window", "until", "processes"))
+    if not isinstance(number, int) or not isinstance(until, int) or until <= time.time_ns():
+        return False
+    alive = {each.process.pid for each in _alive(ranks) if each.process}
+    recording = alive.intersection(each for each in pids if isinstance(each, int)) if isinstance(pids, list) else alive
+    window = RunFolder.open(run / WINDOWS / str(number))
+    reports = window.reports(PASS) if window is not None else []
+    return not recording <= {each.pid for each in reports if each.ended}
 
 
 def _folder(run: RunFolder, number: int) -> RunFolder:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -50,26 +51,28 @@ class Watched:
         return [line for line in lines if "first" in line]
 
 
-def _watch(folder: Path, body: str, environment: Mapping[str, str] | None = None, steps: int = 0) -> Watched:
+def _watch(
+    folder: Path, body: str, environment: Mapping[str, str] | None = None, steps: int = 0, watcher: int = 0
+) -> Watched:
     for name in ("rows", "agents", "torch"):
         (folder / name).mkdir(exist_ok=True)
     (folder / "train.py").write_text(TRAINING + body, "utf-8")
     full = torch_profiler.environment(
         {**os.environ, **(environment or {})}, PassSettings("torch", folder / "torch", "cpu"),
         StepWindow(steps=steps, skip=3), reports=folder / "agents", nccl=None,
-        watch={"rows": str(folder / "rows"), "watcher": 0},
+        watch={"rows": str(folder / "rows"), "watcher": watcher},
     )  # fmt: skip
     return Watched(folder, *Program([folder / "train.py"], folder, full).finish())
 
 
-def _request(folder: Path, number: int, first_step: int) -> str:
+def _request(folder: Path, number: int, first_step: int, **more: object) -> str:
     """Code of the program that asks for a window, and waits until the agent has seen it."""
     window = folder / f"window-{number}"
     for name in ("torch", "agents"):
         (window / name).mkdir(parents=True)
     wanted = {
         "window": number, "first_step": first_step, "until": time.time_ns() + 10**12, "steps": 4, "most_steps": 4,
-        "traces": str(window / "torch"), "reports": str(window / "agents"),
+        "traces": str(window / "torch"), "reports": str(window / "agents"), **more,
     }  # fmt: skip
     target = str(folder / "rows" / "window.json")
     return (
@@ -118,6 +121,54 @@ for number in range(500):
     recorded = [(row["first"], row["first"] + row["steps"]) for row in rows if row["recorded"]]
     assert min(recorded)[0] == 61
     assert any(first == 301 for first, _ in recorded)
+
+
+def test_behind_a_window_the_stacks_are_for_the_one_that_watches_again(tmp_path: Path) -> None:
+    sampling = {"sampler": 12, "requests": str(tmp_path / "none"), "ready": str(tmp_path), "source": False}
+    body = f"""\
+from perfdoctor_agent import sampling
+permitted = []
+sampling.permit = permitted.append
+for number in range(300):
+    if number == 40:
+        {_request(tmp_path, 1, 60, sampling=sampling)}
+    step(number)
+print(permitted)
+"""
+    assert _watch(tmp_path, body, watcher=34).output == "[12, 0, 34]\n"
+
+
+def test_a_request_that_cannot_be_served_any_more_gives_way_to_the_next_one(tmp_path: Path) -> None:
+    soon = "__SOON__"
+    lost = _request(tmp_path, 1, 10**9, until=soon).replace(f'"{soon}"', "' + str(time.time_ns() + 10**9) + '")
+    far = _request(tmp_path, 2, 10**9)
+    body = f"""\
+for number in range(40): step(number)
+{lost}
+time.sleep(1)
+before = getattr(__import__("gc"), "get_objects")
+from perfdoctor_agent.watching import WatchingAgent
+(agent,) = [each for each in before() if type(each) is WatchingAgent]
+print(agent._wanted)
+{far}
+{_request(tmp_path, 3, 60)}
+for number in range(400): step(number)
+"""
+    found = _watch(tmp_path, body)
+    assert (found.code, found.output, found.errors) == (0, "None\n", "")
+    assert [row["first"] for row in found.rows if row["recorded"]][:1] == [61]
+
+
+def test_a_request_from_before_the_process_began_is_not_its_own(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    old = f"import os, time\n{_request(tmp_path, 1, 60, asked=time.time_ns())}\n"
+    exec(old.replace("time.sleep(1)", ""), {})
+    body = """\
+for number in range(100): step(number)
+time.sleep(1)
+for number in range(100): step(number)
+"""
+    assert not any(row["recorded"] for row in _watch(tmp_path, body).rows)
 
 
 def test_a_window_at_the_start_is_followed_by_the_same_watch(tmp_path: Path) -> None:
@@ -203,7 +254,10 @@ def test_the_gpus_clock_is_read_without_waiting_for_it() -> None:
         def elapsed_time(self, other: Event) -> float:
             return 10.0 * (other.at - self.at)
 
-    cuda = SimpleNamespace(is_initialized=lambda: True, is_current_stream_capturing=lambda: False, Event=Event)
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True, is_current_stream_capturing=lambda: False, Event=Event,
+        memory_allocated=lambda: 1, memory_reserved=lambda: 2,
+    )  # fmt: skip
     steps = light.LightSteps(SimpleNamespace(cuda=cuda))
     now = 0
 
@@ -218,3 +272,58 @@ def test_the_gpus_clock_is_read_without_waiting_for_it() -> None:
         steps.end()
     assert list(steps.device) == [(2, 10_000_000), (3, 10_000_000)]
     assert len(Event.made) == 6
+
+
+def test_what_the_gpu_holds_is_asked_for_on_the_thread_that_trains_once_a_second(tmp_path: Path) -> None:
+    light = agent_module("light")
+    asked: list[tuple[int, int]] = []
+    now = 0
+
+    def held() -> int:
+        asked.append((threading.get_ident(), now))
+        return 1 << 20
+
+    event = SimpleNamespace(record=lambda: None, query=lambda: False)
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True, is_current_stream_capturing=lambda: False, Event=lambda **_: event,
+        memory_allocated=held, memory_reserved=lambda: 2 << 20,
+    )  # fmt: skip
+    steps = light.LightSteps(SimpleNamespace(cuda=cuda))
+    steps._clock = lambda: now
+    steps.begin(0)
+    for now in range(0, 3_000_000_001, 100_000_000):  # noqa: B007 the clock
+        steps.end()
+    assert [at for _, at in asked] == [1_100_000_000, 2_200_000_000]
+    writer = light.RowWriter(str(tmp_path / "rows"), steps, {}, lambda: None)
+    writer._use()
+    assert json.loads(writer._lines[-1])["gpu"] == [1 << 20, 2 << 20]
+    assert {thread for thread, _ in asked} == {threading.get_ident()}
+    assert len(asked) == 2
+
+
+def _stretches(folder: Path, lengths_ms: Sequence[float], *, silent_s: float, many: int = 25) -> list[dict[str, Any]]:
+    """The stretches that are written of steps of these lengths, the last of which ended so long ago."""
+    light = agent_module("light")
+    steps = light.LightSteps(SimpleNamespace())
+    writer = light.RowWriter(str(folder / "rows"), steps, {}, lambda: None)
+    writer._length = many
+    end = time.monotonic_ns() - round((silent_s + sum(lengths_ms) / 1e3) * 1e9)
+    for length in (0, *lengths_ms):
+        end += round(length * 1e6)
+        steps.waiting.append((end, -1, 0, False))
+    writer._take()
+    return [json.loads(line) for line in writer._lines if '"first"' in line]
+
+
+def test_the_first_slow_steps_of_a_stretch_are_noted_and_not_the_longest(tmp_path: Path) -> None:
+    lengths = [10.0] * 200
+    for at in range(0, 200, 10):
+        lengths[at] = 20 + at / 10
+    (found,) = _stretches(tmp_path, lengths, silent_s=0, many=200)
+    assert [number for number, _ in found["slow"]] == [1 + 10 * at for at in range(16)]
+
+
+def test_a_stretch_of_long_steps_is_not_closed_for_silence_within_one(tmp_path: Path) -> None:
+    assert _stretches(tmp_path, [3000, 3000], silent_s=3) == []
+    assert [each["steps"] for each in _stretches(tmp_path, [3000, 3000], silent_s=7)] == [2]
+    assert [each["steps"] for each in _stretches(tmp_path, [10, 10], silent_s=3)] == [2]

@@ -47,6 +47,11 @@ def is_alive(pid: int) -> bool:
     return stat is not None and _lives(stat)
 
 
+def command(pid: int) -> str:
+    """The command line of a process, as /proc has it; "" if it does not run."""
+    return (text_of(f"/proc/{pid}/cmdline") or "") if is_alive(pid) else ""
+
+
 def is_stopped(pid: int) -> bool:
     """Has a signal stopped the process?"""
     stat = _stat(pid)

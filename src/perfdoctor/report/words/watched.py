@@ -120,6 +120,8 @@ def hang(found: Hang) -> str:
     if found.what == "collective":
         in_call = "backward (gradients are reduced there)" if call == "backward" else call
         waiting = f"{_ranks(found.waiting, 'waits', 'wait')} in {in_call}"
+        if found.ended:
+            return f"{waiting}, in {line}; {_ranks(found.ended, 'has', 'have')} ended"
         if found.missing:
             return f"{waiting}; {_ranks(found.missing, 'is', 'are')} missing, in {line}"
         return f"{waiting}, in {line}" if line else waiting

@@ -31,7 +31,7 @@ FORMAT = 1
 FIRST_STRETCH, STRETCHES = 25, 100
 #: No stretch lasts longer, so that a run of days is followed as closely as one of an hour.
 LONGEST_NS = 10_000_000_000
-#: A stretch behind which no step has ended for so long is written as it is.
+#: A stretch behind which no step has ended for so long, and for twice the last one, is written as it is.
 _SILENT_NS = 2_000_000_000
 #: How often the thread wakes: often enough to open a window within a second, rarely enough to cost nothing.
 _PAUSE_S = 0.5
@@ -47,6 +47,8 @@ _USED_EVERY_NS = 10_000_000
 #: One event on the GPU in so many ns of steps: recording and asking for it takes some 5 µs.
 _EVENT_EVERY_NS = 4_000_000
 _MOST_EVENTS = 64
+#: What the program holds on the GPU is asked for so often: torch makes a table of a hundred numbers for it.
+_HELD_EVERY_NS = 1_000_000_000
 _ENDING_S = 1.0
 
 
@@ -64,6 +66,8 @@ class LightSteps:
         self._used_at = 0
         self._events: deque[tuple[int, Any]] = deque()
         self._has_gpu, self._event_ns = False, 0
+        self.gpu: list[int] = []  # bytes allocated and reserved, on the device of the thread that trains
+        self._gpu_ns = 0
         self._undo: Callable[[], None] = lambda: None
 
     def begin(self, count: int) -> None:
@@ -106,6 +110,16 @@ class LightSteps:
             events.clear()
         if len(events) > _MOST_EVENTS:
             events.popleft()
+        if now_ns - self._gpu_ns > _HELD_EVERY_NS:
+            self._hold(now_ns)
+
+    def _hold(self, now_ns: int) -> None:
+        """Note what is held on the GPU at the end of a step: another thread has another device, and comes in the middle
+        of one, when more is held.
+        """
+        self._gpu_ns, cuda = now_ns, self.torch.cuda
+        with contextlib.suppress(Exception):
+            self.gpu = [cuda.memory_allocated(), cuda.memory_reserved()]
 
     def _install(self, thread: int) -> None:
         """Time how long the training waits for the next batch of a DataLoader."""
@@ -187,8 +201,15 @@ class RowWriter:
             if len(stretch) >= self._length or each[0] - self._before[0] >= LONGEST_NS:
                 self._close()
         # Where no step ends any more it is written, too, which was the last one.
-        if stretch and (is_last or time.monotonic_ns() - stretch[-1][0] > _SILENT_NS):
+        if stretch and (is_last or self._is_silent(time.monotonic_ns())):
             self._close()
+
+    def _is_silent(self, now_ns: int) -> bool:
+        """Steps that take seconds are no silence: a stretch of one of them says nothing of how steps differ."""
+        stretch, before = self._stretch, self._before
+        assert before is not None
+        last, previous = stretch[-1], stretch[-2] if len(stretch) > 1 else before
+        return now_ns - last[0] > max(_SILENT_NS, 2 * (last[0] - previous[0]))
 
     def _close(self) -> None:
         stretch, before = self._stretch, self._before
@@ -199,8 +220,8 @@ class RowWriter:
         last = len(ordered) - 1
         quartiles = [ordered[(last * quarter + 2) // 4] for quarter in range(5)]
         beyond = quartiles[2] + max(_SLOW_SHARE * quartiles[2], _SLOW_SPREAD * (quartiles[3] - quartiles[1]))
-        slow = [[self._first + at, length] for at, length in enumerate(lengths) if length > beyond]
-        slow = sorted(sorted(slow, key=lambda each: -each[1])[:_MOST_SLOW])
+        # The first ones, not the longest: those of one period may be shorter than others, and none is to be missing.
+        slow = [[self._first + at, length] for at, length in enumerate(lengths) if length > beyond][:_MOST_SLOW]
         end = stretch[-1]
         sums: dict[str, Any] = {"sum": end[0] - before[0], "q": quartiles, "wait": end[2] - before[2]}
         sums.update(host=round(self._host_of(stretch) * len(stretch)), device=self._device_ns(self._first + last))
@@ -242,10 +263,8 @@ class RowWriter:
                 facts["rss"] = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
             with open(self._thread_file, "rb") as file:
                 facts["delay"] = int(file.read().split()[1])
-        with contextlib.suppress(Exception):
-            cuda = self.steps.torch.cuda
-            if cuda.is_initialized():
-                facts["gpu"] = [cuda.memory_allocated(), cuda.memory_reserved()]
+        if self.steps.gpu:
+            facts["gpu"] = self.steps.gpu
         self._lines.append(_line(at=time.time_ns(), **facts))
 
     def _flush(self) -> None:

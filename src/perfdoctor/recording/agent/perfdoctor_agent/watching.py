@@ -50,6 +50,7 @@ class WatchingAgent(Agent):
         self.is_light = False
         self._wanted: dict[str, Any] | None = None
         self._answered = -1  # the number of the last window
+        self._begun_ns = 0  # since 1970: when the steps of this process began to be noted
         self._optimizer: Callable[[], Any] = lambda: None  # whose updates are the steps
         self._others = (-1, 0)  # updates by other optimizers since this step
         self._is_ending = False
@@ -116,7 +117,8 @@ class WatchingAgent(Agent):
         if wanted is not None:
             self._in_front().add(time.monotonic_ns())
             if count >= wanted["first_step"]:
-                self._wanted = None
+                if self._wanted is wanted:  # the writer's thread may have found a later one
+                    self._wanted = None
                 self.record_again(wanted)
 
     def _begin_anew(self) -> None:
@@ -144,22 +146,30 @@ class WatchingAgent(Agent):
     def _new_writer(self) -> RowWriter:
         facts = self.report.facts
         who = {name: facts[name] for name in ("pid", "parent", "rank", "world_size", "job", "process_name", "torch")}
-        who.update(step_found_by=facts["step_found_by"], started=facts["started_unix_ns"], begun=time.time_ns())
+        self._begun_ns = time.time_ns()
+        who.update(step_found_by=facts["step_found_by"], started=facts["started_unix_ns"], begun=self._begun_ns)
         who.update(ranks_here=identity.processes_here())
         name = f"rank{facts['rank'] or 0}-{self.pid}.jsonl"
         return RowWriter(os.path.join(self.settings["watch"]["rows"], name), self.light, who, self._look)
 
     def _look(self) -> None:
-        """Is a window wanted? Asked on the writer's thread, which only notes it."""
+        """Is a window wanted? Asked on the writer's thread, which only notes it.
+
+        A request whose time is over is dropped. One from before this process began names a step of another one, which
+        may be hours ahead.
+        """
         try:
+            now_ns, wanted = time.time_ns(), self._wanted
+            if wanted is not None and int(wanted["until"]) <= now_ns:
+                self._wanted = None
             with open(os.path.join(self.settings["watch"]["rows"], REQUEST), encoding="utf-8") as file:
-                wanted = json.load(file)
-            is_new = int(wanted["window"]) > self._answered and int(wanted["until"]) > time.time_ns()
-            if is_new and self.is_light and self._wanted is None:
-                self._answered = int(wanted["window"])
+                found = json.load(file)
+            is_valid = int(found["until"]) > now_ns and int(found.get("asked", now_ns)) >= self._begun_ns
+            if self.is_light and is_valid and int(found["window"]) > self._answered:
+                self._answered = int(found["window"])
                 self.before = {self.step_finder.chosen: StepEnds(self.torch)}
-                self._wanted = wanted
-        except (OSError, ValueError, TypeError, KeyError):  # there is none, or it is half written
+                self._wanted = found
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):  # there is none, or it is half written
             return
 
     # --- windows ---
@@ -194,6 +204,8 @@ class WatchingAgent(Agent):
             self.report.facts.update({name: window.facts[name] for name in _OF_PROCESS})
         self.report.write()
         self.window, self.recorder, self.ranges = -1, None, None
+        # One process at a time may read the stacks: the window's sampler took the place of the one that watches.
+        sampling.permit(self.settings["watch"]["watcher"])
         if self._is_ending:
             return
         self.is_done = False
