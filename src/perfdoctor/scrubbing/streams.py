@@ -32,15 +32,24 @@ _ESCAPED = ((rb"\\", b"\0\1"), (rb"\"", b"\0\2"))
 #: Besides strings JSON has numbers and a few words.
 _STRUCTURE = b" \t\r\n{}[]:,0123456789.+-eE"
 _WORDS = frozenset(b"trufalsnINiyt")
+#: What is between strings of one list: numbers, and words.
+_IN_LIST = frozenset(b" \t\r\n,0123456789.+-eEtrufalsn")
 _VARIABLES, _WORDS_OF = rb"environ(?:ment)?|env|env_?vars|environment_variables", rb"\w*command|\w*argv|cmd_?line|args"
+#: Strings of JSON, and what is between them but for these brackets. JSON has no backslash there: without it, of two
+#: places at which one may begin, the second ends at once if the first goes on.
+_WITHOUT = rb'[^"\\%s]*(?:"[^"\\]*(?:\\.[^"\\]*)*"[^"\\%s]*)*'
+_MEMBERS, _ITEMS = _WITHOUT % ((rb"{}",) * 2), _WITHOUT % ((rb"\[\]{}",) * 2)
 #: An object of variables: none of their values is text that a reader needs, except of those that explain a recording.
-_ENVIRONMENT = regex(rb'"(?:%s)"\s*:\s*\{([^{}]*)\}' % _VARIABLES, re.IGNORECASE)
+_ENVIRONMENT = regex(rb'"(?:%s)"\s*:\s*\{(%s)\}' % (_VARIABLES, _MEMBERS), re.IGNORECASE)
 #: A command in words: `["--password", "x"]`.
-_COMMAND = regex(rb'"(?:%s)"\s*:\s*\[([^\[\]{}]*)\]' % _WORDS_OF, re.IGNORECASE)
+_COMMAND = regex(rb'"(?:%s)"\s*:\s*\[(%s)\]' % (_WORDS_OF, _ITEMS), re.IGNORECASE)
 #: How perfdoctor names the program's repository.
-_PROJECT = regex(rb'"project"\s*:\s*\{([^{}]*)\}')
-#: One of these that has no end yet: a piece ends before it.
-_OPEN = regex(rb'"(?:%s|%s|project)"\s*:\s*[\[{][^\[\]{}]*\Z' % (_VARIABLES, _WORDS_OF), re.IGNORECASE)
+_PROJECT = regex(rb'"project"\s*:\s*\{(%s)\}' % _MEMBERS)
+#: One of these, or any list of strings, that has no end yet: a piece ends before it.
+_OPEN = regex(
+    rb'"(?:(?:%s|%s|project)"\s*:\s*\{%s|[^"\\]{1,128}"\s*:\s*\[%s)\Z' % (_VARIABLES, _WORDS_OF, _MEMBERS, _ITEMS),
+    re.IGNORECASE,
+)
 
 
 class Opened:
@@ -228,11 +237,23 @@ def _restored(piece: bytes) -> bytes:
 
 
 def _of_telling_keys(parts: list[bytes], strings: set[bytes]) -> Iterator[tuple[str, int]]:
-    """Keys that say that their values are names or secrets, and in which part of the piece the value is."""
+    """Keys that say that their values are names or secrets, and in which part of the piece each value is."""
     keys = {raw for raw in strings if _is_telling(raw)}
     for at in range(1, len(parts) - 2, 2) if keys else ():
-        if parts[at] in keys and parts[at + 1].strip() == b":":
-            yield _decoded(parts[at]), at + 2
+        if parts[at] in keys:
+            yield from ((_decoded(parts[at]), value) for value in _values(parts, at))
+
+
+def _values(parts: list[bytes], key: int) -> Iterator[int]:
+    """In which parts the strings are that a key has as its value, or in its list."""
+    between = parts[key + 1].strip()
+    is_list = between.startswith(b":") and b"[" in between and _IN_LIST.issuperset(between[1:].replace(b"[", b""))
+    if is_list or between == b":":
+        yield key + 2
+    for at in range(key + 3, len(parts) - 1, 2) if is_list else ():
+        if not _IN_LIST.issuperset(parts[at]):
+            return
+        yield at + 1
 
 
 @lru_cache(1 << 16)
