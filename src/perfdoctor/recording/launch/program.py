@@ -8,12 +8,14 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from msgspec import Struct
 
 from perfdoctor.patterns import regex
 from perfdoctor.system import tool_process
+from perfdoctor.system.masking import masked_command
 
 _PYTHON = regex(r"^(python|pypy)(\d+(\.\d+)*)?(d|t)?$")
 _ENV = regex(r"^(?:\S*/)?env$")
@@ -61,11 +63,12 @@ class Program(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """A short name for the run, from the script or module."""
-        words = [word for word in self.command if word.endswith(".py")]
-        if not words:
-            words = [self.command[index + 1] for index, word in enumerate(self.command[:-1]) if word == "-m"]
-        stem = Path(words[0]).name if words else Path(self.command[0]).name
+        """A short name for the run, from the script or module. It becomes that of a folder, and holds no secret."""
+        masked = masked_command(self.command)
+        words = [word for each in masked for word in each.split()]
+        named = [word for word in words if word.endswith(".py") and "=" not in word]
+        named = named or [word for before, word in pairwise(words) if before == "-m"]
+        stem = Path(named[0] if named else masked[0]).name
         return re.sub(r"[^\w.-]+", "-", stem.removesuffix(".py"))[:40] or "run"
 
 
