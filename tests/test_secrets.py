@@ -185,6 +185,7 @@ def test_of_a_command_only_secrets_are_masked(words: list[str], shown: list[str]
                 "Missing keys: ['a.weight', 'b.weight']",
                 "don't pass through; it's a key, read 'a b' \"c\"\n of nsys",
                 "12 tokens per second",
+                "login(api_key=***)",
             )
         ),
     ],

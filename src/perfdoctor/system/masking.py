@@ -247,6 +247,8 @@ def _masked_member(found: re.Match[str], template: int = -1) -> str:
         return found[0]
     head, value, name = found["head"], found["value"], found["name"].lower()
     opened = _OPENED.match(value)
+    if value.rstrip(")]>") == MASK:
+        return found[0]
     if opened is None:
         is_code = bool(found["front"]) and found["front"] not in _KNOWN_FRONTS
         is_plain = is_code and (name in ("key", "keys") or _PLAIN_VALUE.match(value.rstrip(")]>")) is not None)
