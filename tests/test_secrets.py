@@ -6,6 +6,7 @@ import gzip
 import json
 import shlex
 import sqlite3
+import time
 import types
 from multiprocessing import process
 from pathlib import Path
@@ -19,7 +20,7 @@ from typer.testing import CliRunner
 from perfdoctor.cli.main import app
 from perfdoctor.recording.agent.perfdoctor_agent import identity
 from perfdoctor.system import masking
-from perfdoctor.system.masking import masked_command
+from perfdoctor.system.masking import masked_command, masked_text
 from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, recorded_environment
 
 TRACE = FIXTURES / "cpu-slow-input" / "torch" / "rank0.pt.trace.json.gz"
@@ -128,3 +129,82 @@ def test_no_answer_to_an_assistant_holds_a_secret(folder: Path) -> None:
     assert [answer.text for answer in answers if answer.is_error] == []
     assert "***" in answers[1].everything
     assert [name for name, secret in SECRETS.items() for answer in answers if secret in answer.everything] == []
+
+
+# --- what is masked, and what stays ---
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["sh", "-c", "A_TOKEN=x python  t.py --lr 1"], ["sh", "-c", "A_TOKEN=*** python  t.py --lr 1"]),
+        (["bash", "-lc", "t.py \\\n --password \\\n x\n"], ["bash", "-lc", "t.py \\\n --password \\\n ***\n"]),
+        (["sh", "-c", "sh -c 't.py --password \"x y\" -v'"], ["sh", "-c", "sh -c 't.py --password *** -v'"]),
+        (["--password=correct horse", "--lr", "1"], ["--password=***", "--lr", "1"]),
+        (["srun", "--export=ALL,A_KEY=x,B=1"], ["srun", "--export=ALL,A_KEY=***,B=1"]),
+        (["python", "-c", "login(token='x y', n=1)"], ["python", "-c", "login(token='***', n=1)"]),
+        (['{"password": ["x", "y"], "lr": 1}'], ['{"password": ["***"], "lr": 1}']),
+        (["curl", "-ume:x", "--user=me:y", "-unode17:29500"], ["curl", "-ume:***", "--user=me:***", "-unode17:29500"]),
+        *(
+            ([word, *values], [word, *values])
+            for word, *values in (
+                ("--num-key-value-heads", "8", "--max-tokens", "512", "--lr", "3e-4"),
+                ("--bypass-cache", "x", "--max-tokens-to-sample", "4000000", "--tokens-per-batch", "4000000"),
+                ("pack.py", "train.tokens", "server.key", "val.tokens"),
+                ("env", "-u", "WANDB_API_KEY", "python", "train.py"),
+                ("docker", "-v", "/home/auth:/auth", "-p", "8080:80"),
+                ("git+https://github.com/org/repo.git@v1.0", "http://host:8080/x@y"),
+                ("sh", "-c", "f(key=g, lr=1) && mkdir -p a/b"),
+                ("--model-args=pretrained=x,max_tokens=512", "f(num_keys=64)", "TOKENIZERS_PARALLELISM=false"),
+            )
+        ),
+    ],
+)
+def test_of_a_command_only_secrets_are_masked(words: list[str], shown: list[str]) -> None:
+    assert masked_command(words) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Command '['a', '--password', 'x', '-v']' failed", "Command '['a', '--password', '***', '-v']' failed"),
+        ("Command 'a --password x -v' failed", "Command 'a --password *** -v' failed"),
+        ('std::f<int> {"password":"a::b c"} g<a>', 'std::f<int> {"password":"***"} g<a>'),
+        ("--password a<b c", "--password *** c"),
+        ("""sh -c 'f(token='"'"'x y'"'"')'""", """sh -c 'f(token='"'"'***'"'"')'"""),
+        (r"sh -c 'f(token='\''x y'\'')'", r"sh -c 'f(token='\''***'\'')'"),
+        ("run --password  x y", "run --password  *** y"),
+        ('{"a": ["--password", "x"], "b": "--password", "c": 1}', '{"a": ["--password", "***"], "b": "--password", "c": 1}'),
+        ('curl -H "Authorization: Token x" https://h', 'curl -H "Authorization: ***" https://h'),
+        *(
+            (text, text)
+            for text in (
+                "void at::native::radix_sort_keys::policy<int, Key>(int)",
+                "foo<a, b> std::map<Key, Token> x",
+                "void sort<float>(Key) [with Key = unsigned int; int N = 3]",
+                "Missing keys: ['a.weight', 'b.weight']",
+                "don't pass through; it's a key, read 'a b' \"c\"\n of nsys",
+                "12 tokens per second",
+                "login(api_key=***)",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_of_a_text_only_secrets_are_masked(text: str, shown: str) -> None:
+    assert masked_text(text) == shown
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "'\\'", '\\"', '"\\ ', "['", "['a',", '"a", ', "key='", 'key=\\"', "key: ['a',", "=key=", "/key", "-max-a-tokens", "'a ",
+        "\"' ", "::", "a<b ", "://a:", "://a:b@", "--key ", "A.", "DB.PASS ", "authorization: ", "key=['',", 'key["', "\\ ",
+    ],
+)  # fmt: skip
+def test_a_text_of_any_length_is_masked_soon(piece: str) -> None:
+    text = piece * (100_000 // len(piece))
+    begun = time.process_time()
+    masked_text(text)
+    masked_command([text])
+    masked_command(["sh", "-c", text])
+    assert time.process_time() - begun < 5

@@ -222,7 +222,13 @@ def test_the_command_prints_what_was_removed_by_kind_and_what_was_left_out(tmp_p
     assert "left out report.html: a page, made anew by perfdoctor analyze COPY" in result.stderr
 
 
-@pytest.mark.parametrize("piece", ['\\"', '"env":{', '{"', '"a":"', '"argv":["', "[", '"project":{"name":'])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        '\\"', '"env":{', '{"', '"a":"', '"argv":["', "[", '"project":{"name":', '"env":{"', '"env":{\\"', '"argv":["a\\"', '"a":["b",',
+        '"env":{"a":"{",', '"password":["a",',
+    ],
+)  # fmt: skip
 def test_a_damaged_file_of_any_form_is_cleaned_soon(tmp_path, piece):
     (tmp_path / "a.json").write_text("{" + piece * (2_000_000 // len(piece)))
     begun = time.process_time()
@@ -256,3 +262,35 @@ def test_two_projects_of_one_copy_are_two_and_no_copy_says_which_project_it_is_o
     found = [json.loads(file.read_text())["project"] for file in sorted((tmp_path / "copy").rglob("run.json"))]
     assert found == [{"name": f"project-{n}", "id": "", "program": "train.py"} for n in (1, 2)]
     assert [project_from(each) for each in found] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "shown"),
+    [
+        ("environment", {"CUSTOMER": "lovelace-ltd", "BASH_FUNC_module%%": '() { a; "b"\n}'}, {}),
+        ("env", {"CUSTOMER": "lovelace-ltd", "PROMPT": "{user}@{host}", "RANK": "1"}, {"RANK": "1"}),
+        ("command", ["a", "--password", "lovelace-ltd", "x=[1,2]", "{"], ["a", "--password", "***", "x=[1,2]", "{"]),
+        ("password", ["lovelace-ltd", "a]b"], ["***", "***"]),
+        ("password", [1, "lovelace-ltd", None, "ab"], [1, "***", None, "***"]),
+        ("project", {"name": "lovelace-ltd", "program": "t.py {x}"}, {"name": "project-1", "program": "t.py {x}"}),
+        ("words", ["a", "b"], ["a", "b"]),
+    ],
+)
+@pytest.mark.parametrize("indent", [None, 1])
+def test_brackets_in_strings_hide_nothing(tmp_path, member, value, shown, indent):
+    document = {"traceEvents": [], "other": {member: value, "next": ["kept", "lovelace-ltd" * (member == "command")]}}
+    (tmp_path / "a.json").write_text(json.dumps(document, indent=indent))
+    found = json.loads(copied(tmp_path / "a.json", tmp_path / "b.json").written.read_text())["other"]
+    assert found == {member: shown, "next": ["kept", "***" * (member == "command")]}
+
+
+@pytest.mark.parametrize("member", ["environment", "password", "command"])
+def test_what_goes_on_in_the_next_piece_is_cleaned_as_a_whole(tmp_path, monkeypatch, member):
+    values = {"environment": {f"A{n}": "{x}, lovelace-ltd" for n in range(9)}, "password": ["[x], lovelace-ltd"] * 9}
+    value = values.get(member, ["--password", "lovelace-ltd", "x=[1]"] * 9)
+    (tmp_path / "a.json").write_text(json.dumps({"a": [{"b": "c"}, {"b": "d"}], member: value, "e": "f"}))
+    for size in (64, 100, 128):
+        monkeypatch.setattr(streams, "_PIECE_BYTES", size)
+        found = copied(tmp_path / "a.json", tmp_path / f"{size}.json").written.read_text()
+        assert "lovelace" not in found
+        assert json.loads(found)["e"] == "f"

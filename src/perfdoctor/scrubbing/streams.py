@@ -247,10 +247,10 @@ def _of_telling_keys(parts: list[bytes], strings: set[bytes]) -> Iterator[tuple[
 def _values(parts: list[bytes], key: int) -> Iterator[int]:
     """In which parts the strings are that a key has as its value, or in its list."""
     between = parts[key + 1].strip()
-    if not between.startswith(b":") or between[1:].strip(b"[ \t\r\n"):
-        return
-    yield key + 2
-    for at in range(key + 3, len(parts) - 1, 2) if b"[" in between else ():
+    is_list = between.startswith(b":") and b"[" in between and _IN_LIST.issuperset(between[1:].replace(b"[", b""))
+    if is_list or between == b":":
+        yield key + 2
+    for at in range(key + 3, len(parts) - 1, 2) if is_list else ():
         if not _IN_LIST.issuperset(parts[at]):
             return
         yield at + 1

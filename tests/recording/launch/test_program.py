@@ -76,6 +76,9 @@ def test_a_profiler_is_recognised(tool: str) -> None:
     [
         (["python", "a/train.py", "--x"], "train"), (["torchrun", "--nproc", "2", "b.py"], "b"),
         (["python", "-m", "pkg.train"], "pkg.train"), (["./run me.sh"], "run-me.sh"), (["make", "train"], "make"),
+        (["bash", "-c", "DB_PASSWORD=Hunter2pw true train.py"], "train"), (["bash", "-c", "x --password Hunter2pw.py"], "bash"),
+        (["--api-key", "Hunter2pw.py", "a.py"], "a"), (["x", "-m", "--pass=Hunter2pw.py"], "--pass-"),
+        (["python", "-m", "token=Hunter2pw"], "token-"), (["DB_PASSWORD=Hunter2pw", "true"], "DB_PASSWORD-"),
     ],
 )  # fmt: skip
 def test_runs_are_named_after_their_script(words: list[str], name: str) -> None:
