@@ -94,7 +94,8 @@ class _Beside:
         if is_worth_a_line and not self.orders.quiet:
             with contextlib.suppress(OSError):  # nobody reads it any more
                 say.note(text)
-        if isinstance(what, WindowState) and what.state == "recorded":
+        # Before, its traces are being compressed: a summary of then would find them gone.
+        if isinstance(what, WindowState) and what.state in ("diagnosed", "failed"):
             self._summarize(what.number)
 
     def _call_hook(self, kind: str, text: str) -> None:
