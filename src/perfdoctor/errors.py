@@ -5,6 +5,15 @@ from __future__ import annotations
 import errno
 
 
+#: One line that somebody reads. Two paths of the system's longest fit into it.
+MOST_CHARACTERS = 10_000
+
+
+def bounded(text: str) -> str:
+    """The text; of a long one, which quotes what a file holds, its beginning and its end."""
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:800]} … {text[-200:]}"
+
+
 class PerfdoctorError(Exception):
     """Something you can fix: `what` happened, and what to `do`, one line each. As text it says both.
 
@@ -16,8 +25,8 @@ class PerfdoctorError(Exception):
     do: str
 
     def __init__(self, what: str, *, do: str) -> None:
-        super().__init__(what)
-        self.what = what
+        self.what = bounded(what)
+        super().__init__(self.what)
         self.do = do
 
     def __str__(self) -> str:

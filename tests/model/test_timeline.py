@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from builders import draw, frame, timeline
 
-from perfdoctor.errors import PerfdoctorError
+from perfdoctor.errors import MOST_CHARACTERS, PerfdoctorError
 from perfdoctor.model.timeline import SIGNALS, Device, Frame, Source, Text, Timeline, merge
 
 
@@ -278,3 +278,15 @@ def test_one_recording_is_merged_into_itself():
 def test_rows_beyond_what_can_be_added_are_left_out(start):
     rows = frame("links", [row(start, max(start, 0)), row(0, 5)])
     assert Timeline.build({"links": rows}, frozenset({"links"}))["links"].end_ns.tolist() == [5]
+
+
+def test_a_note_and_an_error_that_quote_a_whole_file_are_lines_that_somebody_reads():
+    long = "begin" + "x" * 50_000 + "end"
+    notes = timeline(kernels=[]).with_notes(long, "short").notes[-2:]
+    assert notes[1] == "short"
+    assert len(notes[0]) < MOST_CHARACTERS
+    assert notes[0].startswith("begin")
+    assert notes[0].endswith("end")
+    error = PerfdoctorError(long, do="Look.")
+    assert error.what == notes[0] == error.args[0]
+    assert PerfdoctorError("x" * MOST_CHARACTERS, do="Look.").what == "x" * MOST_CHARACTERS

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from perfdoctor.errors import PerfdoctorError
+from perfdoctor.errors import PerfdoctorError, bounded
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.cache import Keeps
 from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text, occurring
@@ -464,13 +464,13 @@ class Timeline(Keeps, frozen=True):
 
         Names of ranges and threads are whatever the program wrote: what looks like a secret in them is masked.
         """
-        bounded = {signal: _bounded(frames.get(signal, Frame.empty(signal))) for signal in SIGNALS}
-        lost = {signal: len(frames[signal]) - len(frame) for signal, frame in bounded.items() if signal in frames}
-        bounded["ranges"] = _masked(bounded["ranges"])
-        full = {signal: frame.sorted() for signal, frame in bounded.items()}
+        possible = {signal: _bounded(frames.get(signal, Frame.empty(signal))) for signal in SIGNALS}
+        lost = {signal: len(frames[signal]) - len(frame) for signal, frame in possible.items() if signal in frames}
+        possible["ranges"] = _masked(possible["ranges"])
+        full = {signal: frame.sorted() for signal, frame in possible.items()}
         names = {thread: masked_text(name) for thread, name in (thread_names or {}).items()}
         said = (
-            *notes,
+            *map(bounded, notes),
             *(f"{rows:,} {signal} with impossible times were left out." for signal, rows in lost.items() if rows),
         )
         timeline = cls(full, frozenset(recorded), tuple(sources), tuple(devices), world_size, names, said)
@@ -560,7 +560,7 @@ class Timeline(Keeps, frozen=True):
                 _protect(column)
 
     def with_notes(self, *notes: str) -> Timeline:
-        return replace(self, notes=self.notes + notes)
+        return replace(self, notes=(*self.notes, *map(bounded, notes)))
 
     def with_frame(self, signal: str, frame: Frame) -> Timeline:
         """This recording with `frame` as the rows of a signal that was recorded beside it."""
@@ -573,7 +573,7 @@ class Timeline(Keeps, frozen=True):
             frames={**self.frames, **frames},
             recorded=self.recorded.union(*(each.recorded for each in others)),
             sources=(*self.sources, *(source for each in others for source in each.sources)),
-            notes=(*self.notes, *notes),
+            notes=(*self.notes, *map(bounded, notes)),
         )
 
     def as_rank(self, rank: int) -> Timeline:
