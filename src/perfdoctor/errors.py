@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 
-
 #: One line that somebody reads. Two paths of the system's longest fit into it.
 MOST_CHARACTERS = 10_000
 
