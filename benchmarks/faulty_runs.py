@@ -132,7 +132,7 @@ run._kernels_to_measure = lambda folder: ("kernel",)
 sys.argv[0] = "perfdoctor"
 main.main()
 """
-_NCU = """#!/bin/sh
+NCU = """#!/bin/sh
 case "$1" in
 --help) for name in kernel-name profile-from-start target-processes export log-file kill; do echo "  --$name arg"; done; exit 0 ;;
 --version) echo "Version 2024.1.1.0 (build 1)"; exit 0 ;;
@@ -436,7 +436,7 @@ def tried(case: Case) -> list[str] | None:
     """What is wrong with a run: nothing. None where the program hangs without perfdoctor too, as with few descriptors."""
     for name in ("code", "home", "tmpdir", "recorded"):
         (case.folder / name).mkdir()
-    (case.folder / "ncu").write_text(_NCU)
+    (case.folder / "ncu").write_text(NCU)
     (case.folder / "ncu").chmod(0o755)
     with fault(case) as (_, how):  # the same limits, without perfdoctor
         case_alone = {key: value for key, value in how.items() if key != "stderr"}

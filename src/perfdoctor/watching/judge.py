@@ -22,7 +22,7 @@ from perfdoctor.watching.rows import MOST_SLOW, RankSteps, Stretch, per_step
 from perfdoctor.watching.throttling import Throttled
 
 #: Stretches in which a period is looked for, and of how many new ones the next look is. While stretches are short, a
-#: long period does not come back often enough in so few: twice as many are looked at as well, and so on, up to the
+#: long period does not come back often enough in so few: twice as many are searched as well, and so on, up to the
 #: second number, which takes some milliseconds, or as many steps as prove the longest period.
 _PERIOD_STRETCHES, _MOST_PERIOD_STRETCHES, _PERIOD_EVERY = 40, 4_000, 4
 _MOST_PERIOD_STEPS = 20 * periods.LONGEST
@@ -62,7 +62,7 @@ class Judge:
         self._periods: set[int] = set()
         self._waiting: set[int] = set()
         self._grown: dict[tuple[int, str], int] = {}
-        self._uses: dict[tuple[int, Path], int] = {}  # how many were looked at
+        self._uses: dict[tuple[int, Path], int] = {}  # how many were judged
         self._behind: tuple[int, int] = (-1, 0)
         self._is_behind: set[int] = set()
         self._throttled: set[int] = set()
@@ -168,7 +168,7 @@ class Judge:
     def _memory(self, ranks: Mapping[int, RankSteps]) -> Iterator[Anomaly]:
         for number, rank in ranks.items():
             key = number, rank.path
-            if self._uses.get(key) == len(rank.uses):  # nothing new: all of a week are looked at
+            if self._uses.get(key) == len(rank.uses):  # nothing new: those of a week take a while
                 continue
             self._uses[key] = len(rank.uses)
             for kind in ("host", "device"):

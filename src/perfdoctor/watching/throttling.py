@@ -28,7 +28,7 @@ class Throttled(Struct, frozen=True):
 
 
 def visible(environment: Mapping[str, str]) -> frozenset[int] | None:
-    """The GPUs that a program may use, where it is told by their numbers; None where that may be any."""
+    """The GPUs that a program may use, where they are named by number; None where that may be any."""
     numbers = [each.strip() for each in environment.get("CUDA_VISIBLE_DEVICES", "").split(",")]
     return frozenset(map(int, numbers)) if all(each.isdecimal() for each in numbers) else None
 

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 from warm_torch import ALL_AT_ONE, Program
 
+from perfdoctor.recording.agent.perfdoctor_agent import apart
 from perfdoctor.recording.tools import torch_profiler
 from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 
-pytestmark = [pytest.mark.torch, ALL_AT_ONE]
+pytestmark = [
+    pytest.mark.torch,
+    ALL_AT_ONE,
+    pytest.mark.skipif(apart.landlock_version() < 1, reason="this kernel has no Landlock: nothing is tried"),
+]
 
 TRAINING = """
 import os, random, sys, time, torch

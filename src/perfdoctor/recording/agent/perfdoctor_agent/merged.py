@@ -24,7 +24,7 @@ class _Series:
 
 
 def _memory(tensor: Any) -> Any:
-    """What tells a gradient from others; None where it is sparse, or no tensor."""
+    """By what a gradient is known among others; None where it is sparse, or no tensor."""
     try:
         return (tensor.data_ptr(), tensor.numel(), tensor.dtype) if tensor.numel() else None
     except (AttributeError, RuntimeError):
