@@ -79,6 +79,6 @@ def test_files_that_are_left_and_files_that_are_gone_are_seen(case: Case) -> Non
 
 def test_the_ncu_that_stands_in_has_the_options_without_which_there_is_no_pass(tmp_path: Path) -> None:
     stand_in = tmp_path / "ncu"
-    stand_in.write_text(faulty_runs._NCU)
+    stand_in.write_text(faulty_runs.NCU)
     stand_in.chmod(0o755)
     assert set(ncu._REQUIRED) <= ncu.options(str(stand_in))
