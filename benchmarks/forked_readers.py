@@ -1,15 +1,19 @@
 """How are readers that work in a process of their own tried ten thousand times? Forked, where a user's are started.
 
-To start Python and to load a library takes half a second, to fork this process some milliseconds. What such a process
-does is the same, with its limits of memory; that it is started is tried by the others.
+To start Python and to load a library takes half a second, to fork this process ten milliseconds, to ask a fork that
+runs one after the other none. What such a process does is the same, with its limits of memory; that it is started is
+tried by the others.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
+import socket
 import sys
+import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -44,28 +48,63 @@ def forked() -> Iterator[None]:
 
 
 _OWN = "a module of ours"
+#: Then it is replaced: libraries may keep something of each file.
+_RUNS_OF_A_HELPER = 200
 
 
 def _run(module: str, *arguments: str, merged: bool) -> tuple[int, bytes, bytes]:
     """The exit code of `main` of the module, and what it printed."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.close(reading)
-            os.dup2(writing, 1)
-            os.dup2(writing if merged else os.open(os.devnull, os.O_WRONLY), 2)
-            sys.argv[:] = [module, *arguments]
-            with open(1, "w", closefd=False) as sys.stdout:
-                importlib.import_module(module).main()
+    global _helper  # noqa: PLW0603 of this process
+    if _helper is None or _helper.process != os.getpid() or _helper.runs == _RUNS_OF_A_HELPER:
+        _helper = None  # ends, as nothing holds its socket
+        _helper = _Helper()
+    code, printed = _helper.run([module, *arguments], merged=merged)
+    if code < 0:
+        _helper = None
+    return code, printed, b""
+
+
+class _Helper:
+    """A fork of this process that runs one module after the other, and ends with it."""
+
+    def __init__(self) -> None:
+        self.process, self.runs = os.getpid(), 0
+        self._ours, theirs = socket.socketpair()
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115 open as long as it
+        self._child = os.fork()
+        if self._child == 0:
+            try:
+                self._ours.close()
+                self._serve(theirs)
+            finally:
+                os._exit(0)
+        theirs.close()
+
+    def run(self, command: Sequence[str], *, merged: bool) -> tuple[int, bytes]:
+        """The exit code, below 0 for a signal, and what was printed."""
+        self.runs += 1
+        self._printed.seek(0)
+        self._printed.truncate()
+        self._ours.send(json.dumps([*command, merged]).encode())
+        answer = self._ours.recv(1)
+        code = answer[0] if answer else os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
+        self._printed.seek(0)
+        return code, self._printed.read()
+
+    def _serve(self, commands: socket.socket) -> None:
+        os.dup2(self._printed.fileno(), 1)
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        while command := commands.recv(1 << 16):
+            *sys.argv[:], merged = json.loads(command)
+            os.dup2(1 if merged else nothing, 2)
             code = 0
-        except BaseException:  # noqa: BLE001 as Python itself would show it
-            os.write(2, traceback.format_exc().encode("utf-8", "replace"))
-        finally:
-            os._exit(code)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as stream:
-        printed = stream.read()
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status), printed, b""
+            try:
+                with open(1, "w", closefd=False) as sys.stdout:
+                    importlib.import_module(sys.argv[0]).main()
+            except BaseException:  # noqa: BLE001 as Python itself would show it
+                os.write(2, traceback.format_exc().encode("utf-8", "replace"))
+                code = 1
+            commands.send(bytes([code]))
+
+
+_helper: _Helper | None = None

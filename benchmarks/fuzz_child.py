@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import json
 import os
 import resource
@@ -112,9 +113,11 @@ def _begin(folder: Path, fatal: int) -> None:
         (folder / inside).mkdir(parents=True, exist_ok=True)
         os.environ[name] = str(folder / inside)
     os.environ |= {"PERFDOCTOR_HISTORY": "off", "PERFDOCTOR_NSYS": "", "PERFDOCTOR_NCU": "", "PATH": os.defpath}
+    os.environ["RUST_BACKTRACE"] = "0"  # of what reads Parquet: it takes four times as long as the reading
     os.environ[JOBS] = "1"
     tempfile.tempdir = str(folder / "tmp")
     os.chdir(folder)
+    gc.freeze()  # what was loaded before is not looked through again, and its pages are not copied
     warnings.simplefilter("error", RuntimeWarning)  # of numpy: what it computed there is no number
     faulthandler.enable(fatal)
     for late in (signal.SIGPROF, signal.SIGALRM):

@@ -43,6 +43,8 @@ TRACES = (
 )  # fmt: skip
 EXPORTS = ("copy-bound", "cuda-graphs", "cpu-slow-input-nsys", "pageable", "sync-with-full-queue")
 _SMALL_BYTES = 30_000
+#: Of a table of samples or launches: some of every kind.
+_LINES = 16
 RUNS = (
     "pairs/new-shapes",
     "h100-80gb-hbm3-fp32-matmuls/torch",
@@ -210,7 +212,7 @@ def side_texts(kind: str) -> list[bytes]:
 
 def cpu_samples() -> list[bytes]:
     text = next((FIXTURES / "h100-80gb-hbm3-fp32-matmuls/torch/device").glob("cpu.csv")).read_text()
-    return ["".join(text.splitlines(keepends=True)[:60]).encode()]
+    return ["".join(text.splitlines(keepends=True)[:_LINES]).encode()]
 
 
 def left() -> tuple[list[bytes], list[bytes]]:
@@ -232,6 +234,8 @@ def run_folders() -> list[bytes]:
                 content = file.read_bytes()
                 if file.name.endswith(".json.gz"):
                     content = gzip.compress(_shortened(gzip.decompress(content)), 1)
+                elif file.suffix == ".csv":
+                    content = b"".join(content.splitlines(keepends=True)[:_LINES])
                 members[str(file.relative_to(FIXTURES / name))] = content
         found.append(packed(members))
     return found
@@ -251,10 +255,11 @@ def small_runs() -> list[bytes]:
 
 
 def folders_of_ranks() -> list[bytes]:
-    """Four ranks of one job, packed."""
+    """Four ranks of one job, and two of them, packed."""
     files = sorted((FIXTURES / "straggler" / "torch").glob("*.gz"))
     ranks = {file.name: gzip.compress(_shortened(gzip.decompress(file.read_bytes())), 1) for file in files}
-    return [packed({**ranks, "topology.txt": side_texts("topology")[0], "gpu.csv": side_texts("nvml")[0]})]
+    beside = {"topology.txt": side_texts("topology")[0], "gpu.csv": side_texts("nvml")[0]}
+    return [packed({**dict(list(ranks.items())[:many]), **beside}) for many in (4, 2)]
 
 
 def diagnoses() -> list[bytes]:
