@@ -51,9 +51,9 @@ def _of_collectives(job: Job[JobPlace]) -> list[tuple[int, str]]:
 
 def _of_stages(job: Job[JobPlace]) -> list[tuple[int, str]]:
     """The stage of a pipeline that waits longest for messages of others, if that is notable."""
-    waits = {place.rank: place.share(exposed_rows_ns(place, proven_messages(place))) for place in job.places}
-    most = max(waits, key=lambda rank: waits[rank])
-    return [(most, "waits longest for messages")] if waits[most] >= _NOTABLE else []
+    waits = [(place.share(exposed_rows_ns(place, proven_messages(place))), place.rank) for place in job.places]
+    longest, rank = max(waits, key=lambda each: each[0])
+    return [(rank, "waits longest for messages")] if longest >= _NOTABLE else []
 
 
 def _of_devices(job: Job[JobPlace]) -> list[tuple[int, str]]:

@@ -375,7 +375,7 @@ def _process_report(document: Mapping[str, Any]) -> ProcessReport:
 
     def number(name: str) -> int | None:
         value = document.get(name)
-        return value if isinstance(value, int) else None
+        return value if _is_size(value) else None
 
     plain: dict[str, Any] = {name: number(name) or 0 for name in _NUMBERS}
     plain |= {name: str(document.get(name, "")) for name in _TEXTS}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builders import draw_steps, findings
+from builders import draw, draw_steps, findings
 from msgspec.structs import replace
 
 from perfdoctor.model.timeline import Frame, Text, Timeline, merge
@@ -27,11 +27,25 @@ def test_messages_between_two_ranks_are_not_taken_for_as_late_as_the_sums():
     assert finding.values["waiting_ms"] == 2
 
 
+def with_second_devices(job: Timeline) -> Timeline:
+    """The job with the same kernels on one more device of each process, without collectives."""
+    beside = job.kernels.with_columns(device=job.kernels["device"] + 1)
+    return replace(job, frames={**job.frames, "kernels": Frame.join([job.kernels, beside])})
+
+
 def test_a_second_device_without_collectives_has_no_part_in_it():
     job = merge([rank(0, 0), rank(1, 0), rank(2, 2)])
-    kernels = job.kernels
-    beside = kernels.with_columns(device=kernels["device"] + 1)
-    both = replace(job, frames={**job.frames, "kernels": Frame.join([kernels, beside])})
-    (alone,), (found,) = findings("rank-skew", job), findings("rank-skew", both)
+    (alone,), (found,) = findings("rank-skew", job), findings("rank-skew", with_second_devices(job))
     assert found.values["late_rank"] == alone.values["late_rank"] == 2
     assert found.values["waiting_ms"] == alone.values["waiting_ms"]
+
+
+def test_who_is_late_by_turns_is_asked_of_the_device_with_collectives():
+    def rank_of_three(number: int) -> Timeline:
+        arrives = [30 if step % 3 == number else 10 for step in range(9)]
+        nccl = "".join(" " * at + "=" * (40 - at) for at in arrives)
+        return draw(kernels="".join("#" * at + " " * (40 - at) for at in arrives), nccl=nccl, rank=number)
+
+    job = merge([rank_of_three(number) for number in range(3)])
+    (alone,), (found,) = findings("rank-skew", job), findings("rank-skew", with_second_devices(job))
+    assert found.values["caused_percent"] == alone.values["caused_percent"]

@@ -41,6 +41,7 @@ def limit_of(**profile) -> str:
         ("blocks", {"occupancy_share": 0.2, "waves_per_sm": 0.5}),
         ("blocks", {"blocks": 107}),
         ("latency", {"blocks": 108}),
+        ("latency", {"blocks": 107, "sm_count": 0.0}),  # of how many is not known then
         ("blocks", {"blocks": 1, "gpu_time_ns": 4_000}),
         ("start", {"gpu_time_ns": 9_000}),
         ("tail", {"waves_per_sm": 1.02, "sm_share": 0.31}),  # in two whole waves: 61 %

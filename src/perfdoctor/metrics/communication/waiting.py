@@ -123,7 +123,7 @@ def _does_it_again(run: Run, late: JobPlace, matched: Skew, most_chance: float) 
 
     Time in which it computes is not asked: without a core of its own that varies with its lateness.
     """
-    in_full = {place.rank: place for place in run.places}
+    in_full = {place.rank: place for place in run.places if len(place.collectives)}
     if late.rank not in in_full or any(rank not in in_full for rank in matched.ranks):
         return False
     places = [in_full[rank] for rank in matched.ranks]

@@ -69,8 +69,9 @@ class Measured(Struct, frozen=True, dict=True):
     @cached_property
     def used_sms_share(self) -> Floats:
         """The share of the SMs that get a block at all: 1 where the grid has as many, or its size is not known."""
-        blocks = self.rows["blocks"]
-        return np.where(blocks > 0, np.nan_to_num(np.fmin(blocks / self.number("sm_count"), 1.0), nan=1.0), 1.0)
+        blocks, sms = self.rows["blocks"], self.number("sm_count")
+        is_known = (blocks > 0) & (sms > 0)
+        return np.where(is_known, np.fmin(blocks / np.where(is_known, sms, 1.0), 1.0), 1.0)
 
     @cached_property
     def estimated_share(self) -> Floats:
