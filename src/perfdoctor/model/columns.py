@@ -29,6 +29,8 @@ DTYPES: Mapping[type, np.dtype[Any]] = {
 _UNASKED = -1
 #: A number that was not recorded (bytes, correlation, grid size, ...).
 UNKNOWN = -1
+#: No size in bytes is as large, and two of them are still an int64 together.
+BEYOND = 1 << 62
 
 
 Class = TypeVar("Class")

@@ -142,7 +142,16 @@ def test_bytes_are_inputs_and_result_once_each(op, shapes, types, megabytes):
     assert moved_bytes(op, json.dumps(shapes), json.dumps(types)) == megabytes * 1e6
 
 
-@pytest.mark.parametrize(("shapes", "types"), [("", ""), ("{", "[]"), ("[[1], [2]]", '["float"]'), ("null", "null")])
+@pytest.mark.parametrize(
+    ("shapes", "types"),
+    [
+        ("", ""),
+        ("{", "[]"),
+        ("[[1], [2]]", '["float"]'),
+        ("null", "null"),
+        ("[[4294967296, 4294967296], []]", '["float", "float"]'),
+    ],
+)
 def test_what_cannot_be_read_is_unknown(shapes, types):
     assert moved_bytes("aten::add", shapes, types) == 0
 

@@ -6,11 +6,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from talking import DISPATCH_NS, UNIT_NS, talking
 
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.communication.merged_collectives import evened_ns, messages_ns
+from perfdoctor.metrics.communication.merged_collectives import evened_ns, messages_ns, most_bytes
 from perfdoctor.metrics.communication.skew import skew
+from perfdoctor.model.timeline import UNKNOWN, Text
+from perfdoctor.vocabulary.names.nccl import STARTS_COLLECTIVE
 
 
 @pytest.mark.parametrize("computing", [[[5, 8], [8, 5]], [[5, 9], [8, 5]], [[4, 8, 6], [8, 5, 6], [6, 6, 9]]])
@@ -46,3 +49,16 @@ def test_what_disturbs_a_message_now_and_then_goes_but_for_one_of_them():
     matched = SimpleNamespace(shortest_ns=took, ranks=(0,), rows=np.arange(8)[None])
     # A step's messages take 30 on the mean; undisturbed 10 each, which is the price of one; 10 of unrest come half as often.
     assert messages_ns(SimpleNamespace(places=[place]), matched, 0.25) == 30 - (10 + 10 / 2)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "carried"),
+    [("[[[64, 128]], []]", 8 * 64 * 128), ("[[4, 2]]", 64), ("[[[4], [2]]]", 48), ("[[]]", UNKNOWN), ("x", UNKNOWN),
+     (f"[[{2**40}, {2**40}]]", UNKNOWN), ("[[-4, 2]]", UNKNOWN)],
+)  # fmt: skip
+def test_a_message_carries_what_its_shapes_say_as_far_as_a_column_holds_that(shapes, carried):
+    drawn = talking([5, 5], 3, shapes="[[4, 4], [4, 4]]")[0]
+    ops = drawn.ops
+    given = [shapes if STARTS_COLLECTIVE.match(name) else "" for name in ops.name]
+    run = prepare(replace(drawn, frames={**drawn.frames, "ops": ops.with_columns(input_shapes=Text.of(given))}))
+    assert set(most_bytes(run.places[0]).tolist()) == {carried}

@@ -15,7 +15,7 @@ from perfdoctor.metrics.communication.hideable import SHARDED, SUMS_IN_LAYERS
 from perfdoctor.metrics.communication.skew import Skew
 from perfdoctor.metrics.program import facts
 from perfdoctor.model.cache import once_per_place
-from perfdoctor.model.columns import UNKNOWN, Ints
+from perfdoctor.model.columns import BEYOND, UNKNOWN, Ints
 from perfdoctor.model.place import JobPlace
 from perfdoctor.model.run import Job, Run
 
@@ -42,15 +42,17 @@ def most_bytes(place: HostPlace) -> Ints:
 
 
 def _most_bytes(shapes: str) -> int:
-    """The bytes of the first input, a tensor or a list of them: `[[[64, 128]], [], …]`; UNKNOWN of other text."""
+    """The bytes of the first input, a tensor or a list of them: `[[[64, 128]], [], …]`; UNKNOWN of other text,
+    and of more than there can be.
+    """
     try:
         first, *_ = msgspec.json.decode(shapes, type=list[list[int | list[int]]])
     except (msgspec.DecodeError, ValueError):
         return UNKNOWN
     tensors = [each for each in first if isinstance(each, list)]
     own = [side for side in first if isinstance(side, int)]
-    numbers = sum(prod(each) for each in tensors) if tensors else prod(own)
-    return _WIDEST * numbers if first else UNKNOWN
+    carried = _WIDEST * (sum(prod(each) for each in tensors) if tensors else prod(own))
+    return carried if first and 0 <= carried < BEYOND else UNKNOWN
 
 
 def messages_ns(run: Job[JobPlace], matched: Skew, quick: float) -> int:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from perfdoctor.metrics.grouping import combined
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.columns import BEYOND
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Mask
@@ -127,11 +128,12 @@ def moved_bytes(op: str, shapes: str, types: str) -> int:
 
 
 def tensor_bytes(shape: object, kind: object) -> int:
-    """Bytes of one input; 0 for a number, and for what is no tensor of a known type."""
+    """Bytes of one input; 0 for a number, for what is no tensor of a known type, and for more than any memory holds."""
     size = _BYTES_PER_ELEMENT.get(str(kind).lower(), 0)
     if not isinstance(shape, list) or not shape or not all(isinstance(side, int) for side in shape):
         return 0
-    return prod(shape) * size
+    carried = prod(shape) * size
+    return carried if 0 <= carried < BEYOND else 0
 
 
 def _passes(op: str, shapes: str, types: str) -> float:
