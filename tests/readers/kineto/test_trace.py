@@ -430,6 +430,8 @@ def test_names_that_are_not_utf8_or_hold_control_characters_are_kept():
 def test_wrong_escapes_are_kept_as_they_stand():
     timeline = read(trace(kernel("C@qa"), kernel("half ~", ts=20)).replace(b"@", b":\\").replace(b"~", b"\\ud800"))
     assert list(timeline.kernels.name) == ["C:\\qa", "half \ufffd"]
+    (device,) = read(trace(kernel(), deviceProperties=[{"id": 0, "name": "half \ud800"}])).devices
+    assert device.name == "half ?"
 
 
 def test_unescaped_quotes_in_a_name_lose_no_event():

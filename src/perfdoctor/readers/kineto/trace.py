@@ -323,7 +323,7 @@ def _device(rank: int, number: int, properties: Mapping[str, Any]) -> Device:
     return Device(
         rank,
         number,
-        name if isinstance(name, str) else "",
+        name.encode("utf-8", "replace").decode() if isinstance(name, str) else "",  # JSON can hold half of a pair
         _natural(properties.get("numSms")) or 0,
         (_natural(properties.get("computeMajor")) or 0, _natural(properties.get("computeMinor")) or 0),
         _natural(properties.get("totalGlobalMem")) or 0,
