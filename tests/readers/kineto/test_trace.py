@@ -328,6 +328,7 @@ def test_the_device_the_rank_and_the_world_come_from_the_header():
     assert (device.compute_capability, device.memory_bytes) == ((9, 0), 85_000_000_000)
     assert (timeline.world_size, timeline.ranks) == (8, (3,))
     assert timeline.sources[0].tool_version == "schemaVersion 1, CUDA 12.9"
+    assert repr(read(trace(kernel(), distributedInfo={"rank": True})).ranks) == "(0,)"
 
 
 @pytest.mark.parametrize(

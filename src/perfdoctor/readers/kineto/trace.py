@@ -135,7 +135,7 @@ class _Header(Struct, frozen=True):
 
 
 def _natural(value: object, below: int = 2**53) -> int | None:
-    return value if isinstance(value, int) and 0 <= value < below else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < below else None
 
 
 def _version(value: Callable[[str], object]) -> str:
