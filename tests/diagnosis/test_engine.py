@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from measured_builders import H100, matmuls, measurement, with_rates
 from msgspec.structs import replace
 from recorded import of_recordings, recording
+from whole_runs import EVALUATION, whole_run
 
 import perfdoctor.detectors.copies.exposed_copies
 import perfdoctor.detectors.input.input_wait
@@ -354,6 +355,15 @@ def test_the_world_is_at_least_as_large_as_the_ranks_seen():
 def test_notes_of_the_reader_come_first_and_stay():
     noted = waiting_for_input().with_notes("3 rows were dropped: no end.")
     assert diagnose(noted, RULES).notes[0] == "3 rows were dropped: no end."
+
+
+def test_notes_say_from_where_on_steps_of_the_run_were_not_noted():
+    run = whole_run(EVALUATION)
+    cut = replace(run, ends_ns=run.ends_ns[:100], sites=run.sites[:100])
+    whole, part = (diagnose(replace(healthy(), whole_runs=(each,)), RULES).notes for each in (run, cut))
+    assert [note for note in part if note not in whole] == [
+        "Steps behind step 100 of the run were not noted: what it does between its steps is known until there."
+    ]
 
 
 def test_notes_say_that_no_steps_were_found():

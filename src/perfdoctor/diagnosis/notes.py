@@ -19,6 +19,7 @@ from perfdoctor.metrics.host.feeding import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
 from perfdoctor.metrics.kernels.contradictions import contradictions
 from perfdoctor.metrics.program import basis_of, may_be_torch, noun_of, phases
+from perfdoctor.metrics.whole_run.partition import run_time
 from perfdoctor.metrics.work.device_peaks import measured, peaks
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import minor_repetition
@@ -50,6 +51,7 @@ def notes(run: Run, found: Sequence[Found]) -> Iterator[str]:
     yield from run.timeline.notes
     yield from of_single_kernels(run)
     yield from _of_the_recording(run)
+    yield from _of_whole_run(run)
     yield from _of_limits(run, found)
     yield from _of_rates(run)
 
@@ -129,6 +131,16 @@ def _process(process: RecordedProcess) -> str:
     steps = f"{process.steps_recorded}{of_all} step{'s' * (process.steps_recorded != 1)} recorded"
     length = f"ran {process.length_ns / 1e9:.3g} s" if process.length_ns else ""
     return ", ".join(part for part in (f"pid {process.pid}", name, words, ranks, steps, length) if part)
+
+
+def _of_whole_run(run: Run) -> Iterator[str]:
+    """Say where the run trained on, and nobody noted its steps: another optimizer's, or more than are kept."""
+    time = run_time(run)
+    if time is not None and time.between_ns["unnoted"]:
+        yield (
+            f"Steps behind step {time.steps:,} of the run were not noted: what it does between its steps is known "
+            "until there."
+        )
 
 
 def _of_the_recording(run: Run) -> Iterator[str]:

@@ -13,8 +13,8 @@ class RunTime(Struct, frozen=True):
     """The partition of a whole run on one rank, in ns: `wall_ns` is the sum of `steps_ns` and all of `between_ns`.
 
     `between_ns`: by kind (`vocabulary/pauses.toml`), and `start` until the first step ended, with what kinds took more
-    the first time; `recording` that perfdoctor took, `end` behind the last step. `share`: of each kind, 0 to 1, of the
-    time of steps and between them.
+    the first time; `recording` that perfdoctor took, `end` behind the last step, `unnoted` once steps were no longer
+    noted, of which no kind is known. `share`: of each kind, 0 to 1, of the time of steps and between them.
     `every_steps`: how many steps lie from one to the next; without kinds of which that is not known. `count`: how often
     it was seen, at least. `lines`: where the training thread stands meanwhile. `rank`: whose run it is.
     `callers`: the line of the loop that calls them. `samples`: how many showed the kind; `forward_share`: of them, in

@@ -158,6 +158,28 @@ def test_a_last_evaluation_behind_the_last_step_is_one_more():
     assert found.count["evaluation"] == 4
 
 
+def test_steps_that_were_not_noted_are_neither_an_evaluation_nor_the_end():
+    """Of another optimizer, or more than are kept."""
+    run = whole_run(EVALUATION, steps=1000)
+    noted = replace(run, ends_ns=run.ends_ns[:200], sites=run.sites[:200])
+    found = time_of(noted)
+    assert found.share["evaluation"] == pytest.approx(share_of(EVALUATION), abs=0.02)
+    assert found.count["evaluation"] == 40
+    assert found.wall_ns == found.steps_ns + sum(found.between_ns.values()) == run.end_ns + 2 * 10**9
+    assert found.between_ns["unnoted"] == pytest.approx(run.end_ns - int(noted.ends_ns[-1]), rel=0.02)
+    assert found.between_ns["end"] <= 2 * found.usual_step_ns
+    assert time_of(run).between_ns["unnoted"] == 0
+
+
+def test_an_update_behind_the_noted_one_of_the_last_step_hides_no_last_evaluation():
+    """Of two optimizers the first one's updates may be the steps."""
+    last = replace(EVALUATION, every=50, ns=800_000_000)
+    run = whole_run(last, step_ns=200_000_000)
+    found = time_of(replace(run, ends_ns=run.ends_ns - 100_000_000))
+    assert found.between_ns["unnoted"] == 0
+    assert found.count["evaluation"] == 4
+
+
 @given(st.integers(2, 60), st.integers(0, 59), st.integers(4, 20))
 def test_a_period_is_found_again(every, rest, times):
     rest %= every

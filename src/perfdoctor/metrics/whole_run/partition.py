@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 from msgspec import Struct
@@ -35,7 +36,8 @@ class Partition(Struct, frozen=True):
 
     `known`: the kinds between its steps; `took_ns`: how long each took in the usable lengths, without what only the
     first time took, all of which is `first_ns`; `recorded_ns`: in those that recording made longer, judged by the
-    others; `tail_ns`: behind the last step. `usual_ns`: a step without them.
+    others; `tail_ns`: behind the last step that was noted. `usual_ns`: a step without them. `noted_until_ns`: where
+    steps begin that were not noted, or the run's end.
     """
 
     run: WholeRun
@@ -48,6 +50,7 @@ class Partition(Struct, frozen=True):
     recorded_ns: Mapping[str, int]
     tail_ns: Mapping[str, int]
     usual_ns: int
+    noted_until_ns: int
 
 
 def run_time(run: Run) -> RunTime | None:
@@ -75,10 +78,12 @@ def partition(run: WholeRun) -> Partition | None:
     all_ns = times_of(lengths, known, usual_ns)
     first = first_times_of(lengths, known, all_ns, usual_ns)
     took_ns = {kind: ns - first.get(kind, 0) for kind, ns in all_ns.items()}
-    tail_ns = _tail_ns(run, stacks, known)
+    places = {kind: {stacks[one].place for one in run.stack[each.samples].tolist()} for kind, each in known.items()}
+    until_ns = _noted_until_ns(run, stacks, frozenset().union(*places.values()), usual_ns)
+    tail_ns = _tail_ns(run, stacks, places, until_ns)
     recorded_ns = _recorded_ns(lengths, known, took_ns)
     first_ns = sum(first.values())
-    return Partition(run, frames, lengths, stacks, known, took_ns, first_ns, recorded_ns, tail_ns, usual_ns)
+    return Partition(run, frames, lengths, stacks, known, took_ns, first_ns, recorded_ns, tail_ns, usual_ns, until_ns)
 
 
 def recorded_with_pauses(found: Partition, least_share: float) -> tuple[Ints, Ints]:
@@ -116,13 +121,27 @@ def _recorded_ns(lengths: Lengths, known: Mapping[str, Kind], took_ns: Mapping[s
     return found
 
 
-def _tail_ns(run: WholeRun, stacks: Sequence[Stack], known: Mapping[str, Kind]) -> dict[str, int]:
+def _noted_until_ns(
+    run: WholeRun, stacks: Sequence[Stack], between: AbstractSet[tuple[int, int]], usual_ns: int
+) -> int:
+    """Where steps begin that were not noted, as those of another optimizer; the run's end without any.
+
+    A second optimizer may still update in the last step that was noted, and a trial training come behind it: `between`
+    has the places of what comes between steps.
+    """
+    trains = np.array([each.trains and each.place not in between for each in stacks], dtype=bool)[run.stack]
+    rows = np.flatnonzero(trains & (run.at_ns > run.ends_ns[-1] + usual_ns))
+    return int(run.at_ns[rows[0]]) if rows.size >= FEWEST else run.end_ns
+
+
+def _tail_ns(
+    run: WholeRun, stacks: Sequence[Stack], places: Mapping[str, AbstractSet[tuple[int, int]]], until_ns: int
+) -> dict[str, int]:
     """What the loop still did behind its last step, of each kind that it did between steps, by the same lines."""
-    behind = np.flatnonzero(run.at_ns >= run.ends_ns[-1])
+    behind = np.flatnonzero((run.at_ns >= run.ends_ns[-1]) & (run.at_ns < until_ns))
     found = {}
-    for kind, each in known.items():
-        places = {stacks[one].place for one in np.unique(run.stack[each.samples]).tolist()}
-        same = [row for row in behind.tolist() if stacks[run.stack[row]].place in places]
+    for kind, of_kind in places.items():
+        same = [row for row in behind.tolist() if stacks[run.stack[row]].place in of_kind]
         if len(same) >= FEWEST:
             found[kind] = int(run.at_ns[same[-1]] - run.at_ns[same[0]])
     return found
@@ -147,7 +166,8 @@ def record_of(found: Partition) -> RunTime:
         **{kind: ns + recorded.get(kind, 0) for kind, ns in in_usable.items()},
         "start": before_ns + int(run.ends_ns[0]) + found.first_ns,
         "recording": left_ns - recorded_steps_ns,
-        "end": run.end_ns - int(run.ends_ns[-1]) - sum(found.tail_ns.values()),
+        "end": found.noted_until_ns - int(run.ends_ns[-1]) - sum(found.tail_ns.values()),
+        "unnoted": run.end_ns - found.noted_until_ns,
     }
     steps_ns = lengths.usable_ns - sum(found.took_ns.values()) - found.first_ns + recorded_steps_ns
     training_ns = steps_ns + sum(between[kind] for kind in known)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 #: A smaller part says nothing.
 _LEAST_SHARE = 0.005
-_TITLES = {"start": "start", "recording": "recording", "end": "after the last step"}
+_TITLES = {"start": "start", "recording": "recording", "end": "after the last step", "unnoted": "steps not noted"}
 
 
 def line(diagnosis: Diagnosis) -> str:
