@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import plant
 import pytest
-from builders import only_finding
+from builders import draw, only_finding
 from folders import RECORDINGS
 from labels import cases
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from perfdoctor.replay.edits.actions import Edit, affected_ns, edit_of, shares
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import simulate
+from perfdoctor.replay.what_if import run_replay
 from perfdoctor.replay.what_if.run_replay import replay_of
 
 #: Of these the action moves the fault and little else; of the others only a part of what it moves is the fault.
@@ -151,6 +152,39 @@ def test_reading_in_some_of_the_steps_saves_that_share_of_not_reading(rule):
     assert likely / most == pytest.approx(fix.shares[1], abs=1e-6)
     assert least / most == pytest.approx(fix.shares[0], abs=1e-6)
     assert most / replay.base_ns == pytest.approx(faulty.cost[rule], rel=0.2)
+
+
+def garbage_in_one_step() -> Run:
+    """Seven steps of 2,400 kernels, of which the replay takes the last four at first; only the second collects garbage."""
+    kernels, launches, collecting, marks = "", "", "", ""
+    for number in range(8):
+        pause = 2400 if number == 2 else 4
+        kernels += " " * pause + "#+" * 1200
+        launches += " " * (pause - 1) + "l" * 2400 + " "
+        collecting += ("g" if number == 2 else " ") * (pause - 1) + " " * 2401
+        marks += str(number) * (pause + 2400)
+    return prepare(draw(kernels=kernels, host=[launches, collecting, marks], unit_us=10))
+
+
+def test_what_comes_in_one_step_that_is_not_among_the_last_ones_is_replayed_as_well():
+    run = garbage_in_one_step()
+    replay, found = replay_of(run), only_finding("garbage-collection", run)
+    assert replay is not None
+    assert not replay.is_of_last_steps
+    assert replay.why_not("garbage_collection", found) == ""
+    saved = replay.saving(replay.fix("garbage-collection", "garbage_collection", found))
+    assert saved.likely == pytest.approx(found.saving_ns_per_step.likely, rel=0.05)
+
+
+def test_last_steps_that_do_not_stand_for_all_are_not_asked_what_a_fix_of_the_others_saves(monkeypatch):
+    monkeypatch.setattr(run_replay, "MOST_WORK_OF_WINDOW", 10_000)
+    run = garbage_in_one_step()
+    replay, found = replay_of(run), only_finding("garbage-collection", run)
+    assert replay is not None
+    assert replay.why_not("garbage_collection", found) == (
+        "only the last 4 of 7 steps can be replayed, and they have another share of it"
+    )
+    assert replay.why_not("host_pace", found) == replay.why_not("kernels", found) == ""
 
 
 def found_by_all_ranks(rule: str, low: int, likely: int, high: int) -> Finding:

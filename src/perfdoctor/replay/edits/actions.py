@@ -46,6 +46,8 @@ WORK_SIGNALS = {
 #: Actions that go all the way in a share of the steps, and not at all in the others: a value that is read in one of
 #: fifty steps is waited for in that one, and half a wait there is none.
 WHOLLY = frozenset({"waits"})
+#: The idle cause of actions that are called otherwise.
+_CAUSES = {"host_pace": "launch_bound", "waits": "host_sync"}
 #: Behind a wait the device stays dry until the next launch has reached it.
 _REFILL_NS = 50_000
 
@@ -90,15 +92,31 @@ def affected_ns(action: str, finding: Finding, run: Run) -> int:
     if finding.affected_ns:
         return finding.affected_ns
     if action == "host_pace":
-        return run.mean(lambda place: place.idle_ns("launch_bound")) + paced_waiting_ns(run, "launch_bound")
+        return run.mean(lambda place: place.idle_ns(_CAUSES[action])) + paced_waiting_ns(run, "launch_bound")
     if action == "waits":
-        return run.mean(lambda place: place.idle_ns("host_sync"))
+        return run.mean(lambda place: place.idle_ns(_CAUSES[action]))
     if action == "lateness":
         return finding.saving_ns_per_step.likely
     if action in WORK_SIGNALS:
         moved = run.mean(lambda place: _work_ns(place, action, finding))
         return int(moved * transfer_share(run)) if action == "collectives" else moved
     return run.mean(lambda place: place.idle_ns(action))
+
+
+def own_ns(action: str, finding: Finding, graph: Graph) -> tuple[float, float]:
+    """Ns a step of what the action makes shorter: in the simulated steps of a graph, and in all steps of its place."""
+    place = graph.place
+    if action in WORK_SIGNALS:
+        rows = np.flatnonzero(work_rows(place, WORK_SIGNALS[action], finding.work))
+        starts, ends = place.work.start_ns[rows], place.work.end_ns[rows]
+    else:
+        cause = _CAUSES.get(action, action)
+        starts, ends = place.idle_causes[cause].starts, place.idle_causes[cause].ends
+    edges = place.steps.even_bounds
+    step = np.searchsorted(edges, starts, side="right") - 1
+    inside = (step >= 0) & (step < edges.size - 1)
+    of_steps = np.bincount(step[inside], weights=(ends - starts)[inside], minlength=edges.size - 1)
+    return float(of_steps[-graph.units :].mean()), float(of_steps.mean())
 
 
 def most_ns(action: str, finding: Finding, run: Run, graphs: Sequence[Graph]) -> tuple[int, int, int]:

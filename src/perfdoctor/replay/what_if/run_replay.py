@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -14,7 +15,8 @@ from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
-from perfdoctor.replay.edits.actions import WHOLLY, Edit, affected_ns, edit_of, most_ns, shares
+from perfdoctor.replay.edits.actions import WHOLLY, Edit, affected_ns, edit_of, most_ns, own_ns, shares
+from perfdoctor.replay.graph.build import MOST_WORK_OF_WINDOW
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.order import SimulationOrder, order_of
 from perfdoctor.replay.graph.ranks import graphs_of
@@ -84,6 +86,11 @@ class RunReplay(Struct, frozen=True):
             return mean_of([graph.step_ns for graph in self.graphs], self.graphs)
         return sum(graph.step_ns for graph in self.graphs) / len(self.graphs)
 
+    @property
+    def is_of_last_steps(self) -> bool:
+        """Are fewer steps simulated than the window has?"""
+        return any(graph.units < graph.place.steps.used for graph in self.graphs)
+
     def can_replay(self, action: str, finding: Finding) -> bool:
         """Can this action of a finding be simulated on this run?"""
         return not self.why_not(action, finding)
@@ -107,7 +114,9 @@ class RunReplay(Struct, frozen=True):
             return "" if finding.thread_time else "it does not say which time of the training thread gets shorter"
         if action == "lateness":
             return self._why_not_in_time(finding)
-        return self._why_no_shorter_collectives() if action == "collectives" else ""
+        if action == "collectives" and (why := self._why_no_shorter_collectives()):
+            return why
+        return self._why_not_of_all_steps(action, finding)
 
     def _why_not_in_time(self, finding: Finding) -> str:
         if not finding.work:
@@ -124,6 +133,17 @@ class RunReplay(Struct, frozen=True):
         if ranks < 2:
             return "collectives wait for other ranks, and none of them was recorded"
         return f"collectives wait for all {ranks:,} ranks, and only {read:,} of them can be replayed"
+
+    def _why_not_of_all_steps(self, action: str, finding: Finding) -> str:
+        """What comes in some steps alone is known from all of them, and only the last ones may be simulated."""
+        if not self.is_of_last_steps:
+            return ""
+        last_ns, all_ns = np.mean([own_ns(action, finding, graph) for graph in self.graphs], axis=0)
+        if abs(last_ns - all_ns) <= max(_ALIKE * all_ns, _SAME * self.run.step_ns):
+            return ""
+        least = min(self.graphs, key=lambda graph: graph.units / graph.place.steps.used)
+        steps = f"{least.units:,} of {least.place.steps.used:,} steps"
+        return f"only the last {steps} can be replayed, and they have another share of it"
 
     def fix(self, rule: str, action: str, finding: Finding) -> SimulatedFix:
         """The fix of a finding, as the replay applies it."""
@@ -193,8 +213,10 @@ def _unchanged(graph: Graph, _share: float) -> Graph:
     return graph
 
 
-#: A replay that misses the unchanged step by more does not model it.
+#: A replay that misses the unchanged step by more does not model it, and steps that do not stand for it.
 LARGEST_ERROR = 0.05
+#: The last steps stand for all where what a fix makes shorter differs by less, as a share of it, or of the step.
+_ALIKE, _SAME = 0.2, 0.01
 
 
 def replay_of(run: Run) -> RunReplay | None:
@@ -216,10 +238,14 @@ def _ready(run: Run) -> RunReplay | str:
         return "no steps were found in it"
     if run.selection.range_name:
         return "only a range of it is analysed, and what follows it would move as well"
-    graphs = graphs_of(run, paced=loader(run) != "single-process")
+    paced = loader(run) != "single-process"
+    graphs = graphs_of(run, paced=paced)
     if not graphs:
         return "its steps hold no work that could be ordered"
     ready = RunReplay.of(run, graphs)
+    if ready.is_of_last_steps and abs(ready.recorded_ns / run.step_ns - 1) > LARGEST_ERROR:
+        longer = RunReplay.of(run, graphs_of(run, paced=paced, most_work=MOST_WORK_OF_WINDOW))
+        ready = longer if abs(longer.error) <= LARGEST_ERROR else ready
     if abs(ready.error) > LARGEST_ERROR:
         return f"the replay of its unchanged steps is off by {100 * abs(ready.error):.0f} %"
     return ready
