@@ -454,6 +454,16 @@ def test_a_thread_with_hardly_a_call_does_not_drive():
     assert driving_threads(timeline(calls=calls), 0) == (1,)
 
 
+def test_a_thread_that_calls_often_and_launches_nothing_does_not_drive():
+    """As the watchdog of NCCL, which asks for its events, and a thread that pins memory."""
+    calls = [
+        {"start_ns": n, "end_ns": n, "name": "cudaEventQuery" if n % 2 else "cudaLaunchKernel", "thread": 1 + n % 2}
+        for n in range(200)
+    ]
+    assert driving_threads(timeline(calls=calls), 0) == (1,)
+    assert driving_threads(timeline(calls=[each for each in calls if each["thread"] == 2]), 0) == (2,)
+
+
 def test_without_calls_the_thread_with_most_ops_drives():
     ops = [{"start_ns": n, "end_ns": n, "name": "aten::add", "thread": n // 8} for n in range(10)]
     assert driving_threads(timeline(ops=ops), 0) == (0,)

@@ -62,9 +62,10 @@ def host_activity(timeline: Timeline, rank: int) -> HostActivity:
 
 @once_per_timeline
 def launching_threads(timeline: Timeline, rank: int) -> tuple[int, ...]:
-    """The threads of a rank that launch its work."""
+    """The threads of a rank that launch its work; where no launch was recorded, those that make its calls."""
     calls = timeline.calls.of(rank=rank)
-    threads, counts = np.unique(calls["thread"], return_counts=True)
+    launches = calls.named(cuda_names.LAUNCH)  # threads that watch or copy call often, and launch nothing
+    threads, counts = np.unique((launches if len(launches) else calls)["thread"], return_counts=True)
     return tuple(threads[counts >= _DRIVING_SHARE * counts.sum()].tolist())
 
 
