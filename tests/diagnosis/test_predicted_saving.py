@@ -11,8 +11,8 @@ import pytest
 from builders import draw
 from msgspec.structs import replace
 
-from perfdoctor.diagnosis.calibration import SavingSpread
-from perfdoctor.diagnosis.predicted_saving import NOISE_SHARE, PredictedSaving, predicted_saving
+from perfdoctor.diagnosis.calibration import NOISE_SHARE, SavingSpread
+from perfdoctor.diagnosis.predicted_saving import PredictedSaving, predicted_saving
 from perfdoctor.diagnosis.ranking import agreeing, ranked
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.metrics.accounting.prepare import prepare

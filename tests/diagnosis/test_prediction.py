@@ -10,8 +10,8 @@ from graphs import EVERYTHING, MS, faulty
 from msgspec.structs import replace
 
 from perfdoctor.diagnosis import prediction as prediction_of_fixes
+from perfdoctor.diagnosis.calibration import NOISE_SHARE
 from perfdoctor.diagnosis.engine import diagnose
-from perfdoctor.diagnosis.predicted_saving import NOISE_SHARE
 from perfdoctor.diagnosis.prediction import MOST_FIXES, notes, predicted
 from perfdoctor.diagnosis.questions import Question, questions
 from perfdoctor.errors import PerfdoctorError, UsageError

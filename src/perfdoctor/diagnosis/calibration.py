@@ -18,6 +18,9 @@ from perfdoctor.records.predictions import Prediction
 from perfdoctor.records.savings import Range, Saving
 from perfdoctor.system.toml_tables import shipped_table
 
+#: Of the step. A replay comes as close to the steps it was made of, and no second run as close to the first: what is
+#: less is noise, and no saving.
+NOISE_SHARE = 0.001
 #: For categories of which too few pairs were measured.
 OTHERS = "others"
 
@@ -52,7 +55,10 @@ def known() -> Mapping[str, SavingSpread]:
 
 
 def in_calibrated_range(prediction: Prediction, savings: Sequence[Saving]) -> Prediction:
-    """The prediction with its range widened to that of `savings`, each weighted by what it is likely to save."""
+    """The prediction with its range widened to that of `savings`, each weighted by what it is likely to save.
+
+    At most they save what each of them may save by itself, and never the whole step.
+    """
     likely_ns = sum(ns.likely for ns in savings)
     if not likely_ns:
         return prediction
@@ -60,6 +66,7 @@ def in_calibrated_range(prediction: Prediction, savings: Sequence[Saving]) -> Pr
     least_ns, most_ns = (
         saved_ns * sum(case) / likely_ns for case in zip(*((ns.low, ns.high) for ns in savings), strict=True)
     )
+    most_ns = min(most_ns, sum(ns.high for ns in savings), now_ns * (1 - NOISE_SHARE))
     best_ns = max(min(prediction.step_ns[0], round(now_ns - most_ns)), 1)
     worst_ns = max(prediction.step_ns[2], min(round(now_ns - least_ns), now_ns))
     step_ns = Range(best_ns, prediction.step_ns.likely, worst_ns)

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from perfdoctor.diagnosis.calibration import SavingSpread, spread_of
+from perfdoctor.diagnosis.calibration import NOISE_SHARE, SavingSpread, spread_of
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import most_real_share, real_share, real_step_ns
 from perfdoctor.metrics.host.cpu_use import most_contended_share
@@ -35,10 +35,6 @@ from perfdoctor.records.savings import Bound, Saving
 from perfdoctor.replay.edits.actions import affected_ns
 from perfdoctor.replay.what_if.run_replay import RunReplay, SimulatedFix
 from perfdoctor.vocabulary.rulebook import Rule
-
-#: Of the step. A replay comes as close to the steps it was made of, and no second run as close to the first: what is
-#: less is noise, and no saving.
-NOISE_SHARE = 0.001
 
 
 class PredictedSaving(Struct, frozen=True):

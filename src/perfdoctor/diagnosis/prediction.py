@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from perfdoctor.diagnosis.calibration import in_calibrated_range
-from perfdoctor.diagnosis.predicted_saving import NOISE_SHARE
+from perfdoctor.diagnosis.calibration import NOISE_SHARE, in_calibrated_range
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.metrics.accounting.real_time import real_step_ns
 from perfdoctor.model.run import Run
