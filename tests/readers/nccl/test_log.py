@@ -56,8 +56,14 @@ def info(text: str, host: str = "node1", pid: int = 10, device: int = 0) -> str:
         ("Channel 01 : 11[71000] -> 0[1f000] [receive] via NET/IB/0/GDRDMA", "NET/IB/0/GDRDMA", (11, 0)),
         ("Channel 01/0 : 1[1] -> 8[0] [send] via NET/IB/0(3)/GDRDMA/Shared", "NET/IB/0(3)/GDRDMA/Shared", (1, 8)),
         ("Ring 00 : 0 -> 1 [send] via NET/IB/0", "NET/IB/0", (0, 1)),
+        ("Channel 00/0 : 7[7] -> 8[0] [send] via NET/AWS Libfabric/2/GDRDMA comm 0x9bbf3b0 nRanks 16",
+         "NET/AWS Libfabric/2/GDRDMA", (7, 8)),
+        ("Channel 00/0 : 7[7] -> 8[0] [send] via NET/NCCL RDMA Plugin v6/0(0)/GDRDMA/Shared",
+         "NET/NCCL RDMA Plugin v6/0(0)/GDRDMA/Shared", (7, 8)),
+        ("Channel 00/0 : 7[7] -> 8[0] [send] via NET/AWS Libfabric/0", "NET/AWS Libfabric/0", (7, 8)),
+        ("Channel 00/0 : 0[0] -> 1[1] via P2P/IPC comm 0x9bbf3b0 nRanks 4", "P2P/IPC", (0, 1)),
     ],
-)
+)  # fmt: skip
 def test_ways_of_all_versions(tmp_path, line, way, pair):
     frame = read(tmp_path, info(line))["transports"]
     assert list(frame.name) == [way]
@@ -75,6 +81,7 @@ def test_channels_of_a_pair_are_counted_once(tmp_path):
     [
         ("NCCL version 2.27.7+cuda13.0", "version", "2.27.7+cuda13.0", None),
         ("Using network IB", "network", "IB", None),
+        ("Using network AWS Libfabric", "network", "AWS Libfabric", None),
         ("NCCL_IB_DISABLE set by environment to 1.", "environment", "NCCL_IB_DISABLE=1.", None),
         ("NCCL_TOPO_FILE set by environment to /home/me/topo.xml", "environment", "NCCL_TOPO_FILE=topo.xml", None),
         ("ncclCommInitRankConfig comm 0x1 rank 1 nranks 8 cudaDev 1 nvmlDev 5 busId c1000 commId 0x2 - Init START",
@@ -255,7 +262,7 @@ def test_ways_and_facts_as_regular_expressions_find_them(path):
     columns = (map(str, frame[column].tolist()) for column in ("process", "member", "peer"))
     assert set(zip(*columns, frame.name, strict=True)) == ways
     known = facts(found)
-    assert {value for name, value in known if name == "network"} == set(re.findall(r"Using network (\S+)", text))
+    assert {value for name, value in known if name == "network"} == set(re.findall(r"Using network (.+)", text))
     assert {value for name, value in known if name == "version"} == set(re.findall(r"NCCL version (\S+)", text))
     speeds = {float(each) for each in re.findall(r"\+ NVL\[([\d.]+)\]", text)}
     assert {amount for (name, _), amounts in known.items() if name == "nvlink" for amount in amounts} == speeds

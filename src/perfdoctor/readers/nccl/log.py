@@ -36,7 +36,9 @@ _LINE = regex(
 _VERSION = regex(r"NCCL version (\d+\.\d+\.\d+\S*)")
 _WAY = regex(
     r"(?:Channel|Ring) (?P<channel>\d{1,9})(?:/\d+)? : (?P<member>\d{1,9})(?:\[\w+\])? -> (?P<peer>\d{1,9})(?:\[\w+\])?"
-    r"(?: \[(?P<direction>send|receive)\])? via (?P<way>\S+(?: pointer(?:/\w+)*)?)"
+    r"(?: \[(?P<direction>send|receive)\])?"
+    # The name of a network's plugin may have blanks: NET/AWS Libfabric/0/GDRDMA.
+    r" via (?P<way>NET/[^/:]{1,60}/\S+|\S+(?: pointer(?:/\w+)*)?)"
 )
 _NIC = regex(r"\[(\d+)\]([\w.\-]+):\d+/(\w+)")
 _DIGITS = regex(r"\d+")
@@ -75,7 +77,7 @@ _FACTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Fact]], ...] = t
     for pattern, fact in (
         (_CALL.pattern, _collective),
         (_VERSION.pattern, lambda m: ("version", m.group(1)[:40], _NAN)),
-        (r"Using network (\S+)", lambda m: ("network", m.group(1)[:40], _NAN)),
+        (r"Using network (\S.*)", lambda m: ("network", m.group(1).strip()[:40], _NAN)),
         (r"(NCCL_\w+) set (?:by environment )?to (.*)", lambda m: (
             "environment", f"{m.group(1)}={_basename(m.group(2))}"[:_LONGEST], _NAN)),
         (r"(?:ncclCommInitRank\w*|Init) .*?nranks (\d+)(?: cudaDev (\d+))?(?: nvmlDev (\d+))? busId (\w+)", lambda m: (
