@@ -103,7 +103,7 @@ def test_what_sends_through_a_distant_nic_is_left_to_distant_nic_unless_gpudirec
             {"source": "GPU0", "target": "mlx5_1", "name": "SYS"},
         ],
     }
-    nics = [TWO, fact("nic", "mlx5_0", 0.0), fact("nic", "mlx5_1", 1.0)]
+    nics = [TWO, fact("nic", "mlx5_0", 0.0), fact("nic", "mlx5_1", 1.0), fact("device", "7000", 0.0)]
     allowed, forbidden = fact("gpudirect", "1", 1.0), fact("gpudirect", "1", 0.0)
     assert findings("nccl-slow-path", beside(nccl_facts=[*nics, allowed], **given)) == []
     assert findings("nccl-slow-path", beside(nccl_facts=nics, **given)) == []

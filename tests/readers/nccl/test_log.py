@@ -111,6 +111,12 @@ def test_the_fact_in_a_line(tmp_path, line, name, value, amount):
     assert read_amount == amount or (amount is None and math.isnan(read_amount))
 
 
+def test_a_gpu_has_the_drivers_number_or_none(tmp_path):
+    """Older versions write CUDA's alone, which begins at 0 whatever CUDA_VISIBLE_DEVICES names."""
+    line = "ncclCommInitRank comm 0x1 rank 1 nranks 8 cudaDev 1 busId c1000 - Init COMPLETE"
+    assert math.isnan(facts(read(tmp_path, info(line)))["device", "c1000"][0])
+
+
 def test_rings_belong_to_the_communicator_that_is_built(tmp_path):
     """Between machines a ring is as fast as its way out."""
     start = "ncclCommInitRankConfig comm 0x1 rank 0 nranks {} cudaDev 0 nvmlDev 0 busId c1000 commId 0x2 - Init START"

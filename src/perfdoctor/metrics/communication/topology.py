@@ -120,23 +120,44 @@ def detours(timeline: Timeline) -> list[Detour]:
     """The detours, one a GPU and NIC; none where log or topology lacks them.
 
     NCCL's log numbers its devices ("NET/IB : Using [0]mlx5_0:1/IB …", "via NET/IB/0"), and `nvidia-smi topo -m` shows
-    how far each of them is from each GPU. A virtual device (several ports as one) has a number that the log gives no
-    name for: it is left out. The topology is of one machine: the others of the job are taken to be built alike.
+    how far each of them is from each GPU by the driver's number. A virtual device (several ports as one) has a number
+    that the log gives no name for: it is left out. So is what another GPU sends (PXN), and a process whose GPU's number
+    the log lacks. The topology is of one machine: the others of the job are taken to be built alike.
     """
     links, log = pairs(timeline), NcclLog.of(timeline)
-    found, ways, of_host = set(), log.ways, {}
-    for host in set(ways["host"].tolist()):  # NCCL's number → the NIC's name on this machine
-        rows = log.rows("nic").of(host=host)
-        of_host[host] = dict(zip(map(int, rows.floats("amount").tolist()), rows.text("value"), strict=True))
-    for way, host, gpu in zip(ways.name, ways["host"].tolist(), ways["device"].tolist(), strict=True):
-        number, names = nccl_names.ADAPTER.match(way), of_host[host]
-        nic = names.get(int(number.group(1)), "") if number else ""
+    nics, gpus_of, ways, found = _nics(log), _gpus(log), log.ways, set()
+    of_host = dict[int, set[str]]()
+    for (host, _), names in nics.items():
+        of_host.setdefault(host, set()).update(names.values())
+    columns = (ways[name].tolist() for name in ("host", "process", "device", "member"))
+    for way, host, process, device, member in zip(ways.name, *columns, strict=True):
+        number, gpu = nccl_names.ADAPTER.match(way), gpus_of.get((host, process, device))
+        if not number or gpu is None or int(number[2] or member) != member:
+            continue
+        nic = nics.get((host, process), {}).get(int(number[1]), "")
         link = _link(links, gpu, nic)
         if nic and link in _FAR:
-            nearest = min(((_link(links, gpu, other), other) for other in names.values()), key=_distance)
+            nearest = min(((_link(links, gpu, other), other) for other in of_host[host]), key=_distance)
             if nearest[0] in NEAR:
                 found.add((gpu, nic, link, nearest[1], nearest[0]))
     return [Detour(*each) for each in sorted(found)]
+
+
+def _nics(log: NcclLog) -> dict[tuple[int, int], dict[int, str]]:
+    """By host and process: NCCL's number → the NIC's name. Each process numbers those that it may use."""
+    rows, found = log.rows("nic"), dict[tuple[int, int], dict[int, str]]()
+    columns = rows["host"].tolist(), rows["process"].tolist(), rows.floats("amount").tolist(), rows.text("value")
+    for host, process, number, name in zip(*columns, strict=True):
+        found.setdefault((host, process), {})[int(number)] = name
+    return found
+
+
+def _gpus(log: NcclLog) -> dict[tuple[int, int, int], int]:
+    """By host, process and CUDA's number of a GPU: the driver's, where the log has it."""
+    rows = log.rows("device")
+    rows = rows.take(rows.floats("amount") >= 0)
+    keys = zip(*(rows[name].tolist() for name in ("host", "process", "device")), strict=True)
+    return dict(zip(keys, map(int, rows.floats("amount").tolist()), strict=True))
 
 
 def _link(links: Pairs, gpu: int, nic: str) -> str:

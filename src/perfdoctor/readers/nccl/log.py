@@ -80,8 +80,9 @@ _FACTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Fact]], ...] = t
         (r"Using network (\S.*)", lambda m: ("network", m.group(1).strip()[:40], _NAN)),
         (r"(NCCL_\w+) set (?:by environment )?to (.*)", lambda m: (
             "environment", f"{m.group(1)}={_basename(m.group(2))}"[:_LONGEST], _NAN)),
-        (r"(?:ncclCommInitRank\w*|Init) .*?nranks (\d+)(?: cudaDev (\d+))?(?: nvmlDev (\d+))? busId (\w+)", lambda m: (
-            "device", m.group(4), float(m.group(3) or m.group(2) or "nan"))),
+        # The driver's number of the GPU; CUDA's is another where CUDA_VISIBLE_DEVICES hides some.
+        (r"(?:ncclCommInitRank\w*|Init) .*?nranks \d+(?: cudaDev \d+)?(?: nvmlDev (\d+))? busId (\w+)", lambda m: (
+            "device", m.group(2), float(m.group(1) or "nan"))),
         (r"comm 0x\w+ rank \d+ nRanks (\d+) nNodes (\d+)", lambda m: ("machines", m.group(1), float(m.group(2)))),
         (r"NET/Plugin ?: ?.*(undefined symbol|cannot open shared object file|[Ff]ailed to (?:load|init))",
          lambda m: ("plugin_failed", m.group(1), _NAN)),

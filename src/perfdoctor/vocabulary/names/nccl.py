@@ -140,8 +140,9 @@ ERROR_ENDS = regex(r"^(init|group|enqueue|collectives|sendrecv)\.cc$")
 HARMLESS = regex(
     r"libibverbs|[Cc]ould not find|[Nn]o plugin|deprecated|NVLS|cuMem|Missing \"iommu|ulimit|NUMA|RAS ", re.IGNORECASE
 )
-#: The adapter of a connection by InfiniBand or RoCE, by its number: `NET/IB/0`.
-ADAPTER = regex(r"NET/IB\w*/(\d+)")
+#: The adapter of a connection by InfiniBand or RoCE, by its number, and the rank whose GPU sends where that is not the
+#: member itself (PXN): `NET/IB/0`, `NET/IB/3(19)`.
+ADAPTER = regex(r"NET/IB\w*/(\d{1,9})(?:\((\d{1,9})\))?")
 
 
 @lru_cache(maxsize=65536)
