@@ -64,7 +64,7 @@ def _links(rates: MeasuredRates) -> Iterator[dict[str, object]]:
             carried = 2 * (each.ranks - 1) / each.ranks * each.bytes
             yield {
                 "name": "all_reduce", "source": "perfdoctor selftest", "gpu": rates.machine.device,
-                "ranks": each.ranks, "bytes": each.bytes, "time_ns": round(carried / each.median * 1e9),
+                "ranks": each.ranks, "machines": 1, "bytes": each.bytes, "time_ns": round(carried / each.median * 1e9),
                 "bus_bytes_per_second": each.median,
             }  # fmt: skip
 

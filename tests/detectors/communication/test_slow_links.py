@@ -105,7 +105,7 @@ def measured(
     gigabytes: float, *, ranks: int = 2, size: int = 100_000_000, source: str = "nccl-tests", kind: str = "all_reduce"
 ):
     return {
-        "name": kind, "source": source, "ranks": ranks, "bytes": size, "time_ns": 1_000_000,
+        "name": kind, "source": source, "ranks": ranks, "machines": 1, "bytes": size, "time_ns": 1_000_000,
         "bus_bytes_per_second": gigabytes * 1e9,
     }  # fmt: skip
 
@@ -133,6 +133,13 @@ def test_it_stays_silent_just_below_half_of_what_was_measured():
 def test_it_stays_silent_where_other_ranks_kinds_or_sizes_were_measured():
     for other in (measured(80, ranks=4), measured(80, kind="broadcast"), measured(80, size=1_000_000_000)):
         assert findings("slow-links", beside(job(100_000_000, gpu=""), link_tests=[other])) == []
+
+
+def test_it_stays_silent_where_the_links_of_one_machine_were_measured_and_the_ranks_are_on_two():
+    assert findings("slow-links", beside(job(100_000_000, device=0), link_tests=[measured(80)])) == []
+    between = [measured(80) | {"machines": 2}]
+    assert len(findings("slow-links", beside(job(100_000_000, device=0), link_tests=between))) == 1
+    assert findings("slow-links", beside(job(100_000_000, gpu=""), link_tests=between)) == []
 
 
 # What NCCL planned, and what joins the GPUs

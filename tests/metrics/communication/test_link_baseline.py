@@ -29,7 +29,8 @@ def test_a_ring_whose_steps_take_no_time_reaches_its_bandwidth():
 
 
 def row(bus: float, size: int, source: str = "nccl-tests", **more):
-    return {"name": "all_reduce", "source": source, "ranks": 8, "bytes": size, "bus_bytes_per_second": bus, **more}
+    return {"name": "all_reduce", "source": source, "ranks": 8, "machines": 1, "bytes": size,
+            "bus_bytes_per_second": bus, **more}  # fmt: skip
 
 
 def test_messages_of_the_same_size_count_and_their_median():
@@ -59,6 +60,31 @@ def test_of_a_flight_recorder_the_fastest_counts_since_others_waited():
     found = baseline(beside(link_tests=rows), "all_reduce", 8, 1000)
     assert found is not None
     assert (found.bus_bytes_per_second, found.source) == (30e9, "flight recorder")
+
+
+def test_links_inside_a_machine_are_not_those_between_machines():
+    given = beside(link_tests=[row(200e9, 10**6), row(40e9, 10**6, machines=2)])
+    assert baseline(given, "all_reduce", 8, 10**6, one_machine=True).bus_bytes_per_second == 200e9
+    assert baseline(given, "all_reduce", 8, 10**6, one_machine=False).bus_bytes_per_second == 40e9
+    inside = beside(link_tests=[row(200e9, 10**6)])
+    assert baseline(inside, "all_reduce", 8, 10**6, one_machine=False) is None
+    between = beside(link_tests=[row(40e9, 10**6, machines=2)])
+    assert baseline(between, "all_reduce", 8, 10**6, one_machine=True) is None
+
+
+def test_a_flight_recorders_messages_are_those_of_their_own_ranks():
+    """Two ranks of a machine, and two of different ones: groups of one size."""
+    inside = {"ranks": 2, "machines": -1, "members": "0 1"}
+    given = beside(link_tests=[
+        row(200e9, 10**6, "flight recorder", **inside),
+        row(20e9, 10**6, "flight recorder", **{**inside, "members": "0 2"}),
+    ])  # fmt: skip
+    for members, speed in (((0, 1), 200e9), ((2, 0), 20e9)):
+        assert baseline(given, "all_reduce", 2, 10**6, members=members).bus_bytes_per_second == speed
+    assert baseline(given, "all_reduce", 2, 10**6, members=(1, 3)) is None
+    assert baseline(given, "all_reduce", 2, 10**6) is None
+    one = beside(link_tests=[row(200e9, 10**6, "flight recorder", **inside)])
+    assert baseline(one, "all_reduce", 2, 10**6).bus_bytes_per_second == 200e9
 
 
 def test_what_was_not_measured_is_not_known():

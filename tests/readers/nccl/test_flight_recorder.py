@@ -50,6 +50,7 @@ def test_a_message_with_its_duration_is_a_measure_of_the_links(write):
     assert (frame["bytes"][0], frame["ranks"][0], frame["time_ns"][0]) == (2_000_000, 4, 500_000)
     # 2 MB in 0.5 ms are 4 GB/s; each link carries 2 * 3 / 4 of it
     assert frame.floats("bus_bytes_per_second")[0] == pytest.approx(4e9 * 1.5)
+    assert list(frame.text("members")) == ["0 1 2 3"]
     assert found.recorded == {"link_tests"}
 
 

@@ -220,6 +220,13 @@ def test_a_table_of_its_own(tmp_path):
     assert set(frame.name) == {"all_reduce"}
     assert set(frame["ranks"].tolist()) == {4}
     assert set(frame.text("gpu")) == {"NVIDIA A100"}
+    assert set(frame["machines"].tolist()) == {1}
+
+
+def test_the_machines_of_a_table_are_counted(tmp_path):
+    file = tmp_path / "tests.txt"
+    file.write_text(TABLE.replace("on  node device  2", "on  other device  2"))
+    assert set(nccl_tests.read(file)["link_tests"]["machines"].tolist()) == {2}
 
 
 def test_older_tables_have_no_root(tmp_path):

@@ -92,6 +92,7 @@ def test_measured_bandwidth_and_topology_have_priority_over_the_data_sheet():
         "name": "all_reduce",
         "source": "nccl-tests",
         "ranks": 2,
+        "machines": 1,
         "bytes": 50_000_000,
         "bus_bytes_per_second": 180e9,
     }
@@ -101,6 +102,22 @@ def test_measured_bandwidth_and_topology_have_priority_over_the_data_sheet():
     assert (row["link bandwidth"], row["source"]) == (4 * nvlink_bytes_per_second(SXM), "topology")
     (row,) = rows(prepare(beside(job, links=links((0, 1, "SYS")))))
     assert "link bandwidth" not in row
+
+
+def test_a_group_inside_a_machine_is_not_held_against_links_between_machines():
+    """Ranks 0 and 1 are in one machine, 2 and 3 in another: two groups of two."""
+    parts = [
+        described(
+            draw_steps(kernels="#" * 30, nccl=" " * 30 + "=" * 10, rank=number, device=number % 2, gpu=""),
+            bytes=50_000_000, group_size=2, group_name=f"tensor {number // 2}",
+        )
+        for number in range(4)
+    ]  # fmt: skip
+    test = {"name": "all_reduce", "source": "nccl-tests", "ranks": 2, "bytes": 50_000_000}
+    inside, between = ({**test, "bus_bytes_per_second": speed, "machines": n} for speed, n in ((180e9, 1), (20e9, 2)))
+    found = rows(prepare(beside(merge(parts), link_tests=[inside, between])))
+    assert [row["link bandwidth"] for row in found] == [180e9, 180e9]
+    assert not any("link bandwidth" in row for row in rows(prepare(beside(merge(parts), link_tests=[between]))))
 
 
 def test_without_all_ranks_only_the_fastest_execution_has_a_bandwidth():

@@ -56,7 +56,9 @@ def _reference(run: Run, each: Bandwidth, at: Mapping[str, float]) -> _Reference
 
     None where none of these is known, or the machine has no NVLinks between these GPUs.
     """
-    measured = baseline(run.timeline, each.kind, each.ranks, each.message_bytes, one_machine=each.one_node)
+    measured = baseline(
+        run.timeline, each.kind, each.ranks, each.message_bytes, one_machine=each.one_node, members=each.members
+    )
     if measured is not None:
         speed = measured.bus_bytes_per_second
         return _Reference(measured.source, speed, at["min_share_of_measured"], speed, speed, "measured")

@@ -6,7 +6,7 @@ rank of the group was recorded. Elsewhere the quickest run shows what the links 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -101,7 +101,11 @@ def collective_costs(run: Run) -> CollectiveCosts | None:
     sized = zip(kinds, ranks[of].tolist(), strict=True)
     factor = np.array([bus_factor(kind, count) if count != UNKNOWN else np.nan for kind, count in sized])
     algorithm = grouping.ratio(known * 1e9, transfer)
-    bounds = [_bound(run, rows, row) for row in of.tolist()]
+    present = groups.by_place(groups.runs()).T > 0
+    bounds = [
+        _bound(run, rows.frame, row, [rows.places[number] for number in np.flatnonzero(own)])
+        for row, own in zip(of.tolist(), present, strict=True)
+    ]
     return CollectiveCosts(
         kinds=kinds,
         data_types=data_types,
@@ -174,16 +178,18 @@ def _overlap(rows: _CollectiveRows, pieces_of: Callable[[Place], Intervals]) -> 
     return found
 
 
-def _bound(run: Run, rows: _CollectiveRows, row: int) -> tuple[float, str]:
-    """The bus bandwidth in bytes/s that bounds this row, and its source; (NaN, "") where it is not known."""
-    frame = rows.frame
+def _bound(run: Run, frame: Frame, row: int, own: Sequence[Place]) -> tuple[float, str]:
+    """The bus bandwidth in bytes/s that bounds this row, and its source; (NaN, "") where it is not known.
+
+    `own`: the places of its group that were recorded.
+    """
     kind, ranks, size = frame.text("kind")[row], int(frame["group_size"][row]), int(frame["bytes"][row])
     if ranks < 2 or size == UNKNOWN:
         return np.nan, ""
-    own = [place for place in rows.places if len(place.recorded_collectives)]
     # Ranks of the group that were not recorded may be in another machine.
     one_machine = len(own) >= ranks and in_one_node(own)
-    measured = baseline(run.timeline, kind, ranks, size, one_machine=one_machine)
+    members = [place.rank for place in own] if len(own) == ranks else ()
+    measured = baseline(run.timeline, kind, ranks, size, one_machine=one_machine, members=members)
     if measured is not None:
         return measured.bus_bytes_per_second, measured.source
     if kind not in ON_RINGS or not one_machine:

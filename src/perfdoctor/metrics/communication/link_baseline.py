@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from msgspec import Struct
 
@@ -9,14 +11,15 @@ from perfdoctor.metrics.communication.collectives import PASSES_OF_ALL_REDUCE, B
 from perfdoctor.metrics.communication.messages import MESSAGE
 from perfdoctor.model.place import JobPlace
 from perfdoctor.model.run import Job
-from perfdoctor.model.timeline import Timeline
+from perfdoctor.model.timeline import Frame, Mask, Timeline
 from perfdoctor.vocabulary.kinds import ON_RINGS
 
+NCCL_TESTS = "nccl-tests"
 #: Within this factor two messages are of one size: bandwidth changes little from one row of nccl-tests to the next.
 _SAME_SIZE = 2.0
-_SELFTEST = "perfdoctor selftest"
+_RECORDER = "flight recorder"
 #: The best first: what the user measured, what perfdoctor did, and durations that hold waiting.
-_SOURCES = ("nccl-tests", _SELFTEST, "flight recorder")
+_SOURCES = (NCCL_TESTS, "perfdoctor selftest", _RECORDER)
 
 
 class Baseline(Struct, frozen=True):
@@ -27,31 +30,49 @@ class Baseline(Struct, frozen=True):
 
 
 def baseline(
-    timeline: Timeline, kind: str, ranks: int, message_bytes: int, *, one_machine: bool = True
+    timeline: Timeline,
+    kind: str,
+    ranks: int,
+    message_bytes: int,
+    *,
+    one_machine: bool = True,
+    members: Sequence[int] = (),
 ) -> Baseline | None:
     """What was measured of this kind among as many ranks; None if nothing was of this size.
 
-    `one_machine`: are these ranks in one? perfdoctor measures the links inside a machine only.
+    `one_machine`: are these ranks in one? Its links are not those between machines. A flight recorder does not say
+    where ranks are: its groups have to have the same `members`, and where these are not known (()) it has to have one
+    group of so many ranks.
 
     A message larger than all that were measured is held against the largest: bandwidth only grows with size. nccl-tests
     and perfdoctor measure transfer alone, so their median counts; a flight recorder's durations hold waiting, so its
     fastest does.
     """
     tests = timeline["link_tests"]
-    same = tests.take(tests.name.equals(kind) & (tests["ranks"] == ranks))
+    is_same = tests.name.equals(kind) & (tests["ranks"] == ranks)
+    same = tests.take(is_same)
+    alike = (same["machines"] == 1) if one_machine else (same["machines"] > 1)
+    recorded = _of_group(tests, ranks, members)[is_same]
     for source in _SOURCES:
-        if source == _SELFTEST and not one_machine:
-            continue
-        rows = same.take(same.text("source").equals(source))
+        rows = same.take(same.text("source").equals(source) & (recorded if source == _RECORDER else alike))
         if not len(rows):
             continue
         size = min(message_bytes, int(rows["bytes"].max()))
         near = (rows["bytes"] >= size / _SAME_SIZE) & (rows["bytes"] <= size * _SAME_SIZE)
         speeds = rows.floats("bus_bytes_per_second")[near]
         if speeds.size:
-            speed = float(speeds.max() if source == "flight recorder" else np.median(speeds))
+            speed = float(speeds.max() if source == _RECORDER else np.median(speeds))
             return Baseline(speed, source)
     return None
+
+
+def _of_group(tests: Frame, ranks: int, members: Sequence[int]) -> Mask:
+    """One bool a row: is it of the group with these members, or of the only one of so many ranks that was recorded?"""
+    groups = tests.text("members")
+    if members:
+        return groups.equals(" ".join(map(str, sorted(members))))
+    recorded: Mask = tests.text("source").equals(_RECORDER) & (tests["ranks"] == ranks)
+    return recorded if len(set(groups.take(recorded))) == 1 else np.zeros(len(tests), dtype=bool)
 
 
 def planned_rings(timeline: Timeline, ranks: int) -> float:

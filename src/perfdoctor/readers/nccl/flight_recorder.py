@@ -50,7 +50,7 @@ def read(path: Path) -> Timeline:
     entries = dump.get("entries")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise PerfdoctorError(f"{path.name} is no dump of the flight recorder", do="Pass the file as PyTorch wrote it.")
-    groups = _group_sizes(dump.get("pg_config"))
+    groups = _members(dump.get("pg_config"))
     rows = [row for entry in entries if (row := _row(entry, groups)) is not None]
     return Timeline.build(
         {"link_tests": text_rows.frame("link_tests", rows)},
@@ -72,26 +72,29 @@ def _loaded(path: Path) -> object:
         raise PerfdoctorError(f"{path.name} is damaged JSON: {str(error)[:80]}", do="Write it again.") from error
 
 
-def _group_sizes(config: object) -> dict[str, int]:
-    """The number of ranks of each process group, by its id and by its name."""
-    sizes: dict[str, int] = {}
+def _members(config: object) -> dict[str, tuple[int, ...]]:
+    """The ranks of each process group, ascending, by its id and by its name."""
+    found: dict[str, tuple[int, ...]] = {}
     for key, group in config.items() if isinstance(config, dict) else ():
         ranks = group.get("ranks") if isinstance(group, dict) else None
-        members = re.findall(r"\d+", ranks) if isinstance(ranks, str) else ranks if isinstance(ranks, list) else []
-        sizes[str(key)] = len(members)
+        listed = map(int, re.findall(r"\d{1,9}", ranks)) if isinstance(ranks, str) else ranks
+        listed = listed if isinstance(listed, (list, map)) else ()
+        members = tuple(sorted(each for each in listed if isinstance(each, int) and 0 <= each < 1 << 31))
+        found[str(key)] = members
         if isinstance(group, dict):
-            sizes[str(group.get("name", key))] = len(members)
-    return sizes
+            found[str(group.get("name", key))] = members
+    return found
 
 
-def _row(entry: Mapping[str, object], groups: Mapping[str, int]) -> dict[str, object] | None:
+def _row(entry: Mapping[str, object], groups: Mapping[str, tuple[int, ...]]) -> dict[str, object] | None:
     """The row of `link_tests` for a message; None where it is unfinished or lacks kind, size, ranks or duration."""
     name, duration_ms = str(entry.get("profiling_name", "")), entry.get("duration_ms")
     kind = next((kind for pattern, kind in _KINDS if pattern.search(name)), None)
     size = max(_bytes(entry, "input"), _bytes(entry, "output"))
     group = entry.get("process_group")
     named = str(group[0]) if isinstance(group, (list, tuple)) and group else ""
-    ranks = groups.get(named) or groups.get(str(entry.get("pg_id", ""))) or 0
+    members = groups.get(named) or groups.get(str(entry.get("pg_id", ""))) or ()
+    ranks = len(members)
     if kind is None or entry.get("state") != "completed" or size <= 0 or ranks < 2:
         return None
     if not isinstance(duration_ms, (int, float)) or not 0 < duration_ms < 1e9:
@@ -100,8 +103,9 @@ def _row(entry: Mapping[str, object], groups: Mapping[str, int]) -> dict[str, ob
     # Bus bandwidth of n ranks as in nccl-tests, doc/PERFORMANCE.md.
     factor = {"all_reduce": 2 * (ranks - 1) / ranks, "broadcast": 1.0, "reduce": 1.0}.get(kind, (ranks - 1) / ranks)
     return {
-        "name": kind, "source": "flight recorder", "group_name": named[:60], "ranks": ranks, "bytes": size,
-        "time_ns": time_ns, "bus_bytes_per_second": size / time_ns * 1e9 * factor,
+        "name": kind, "source": "flight recorder", "group_name": named[:60], "ranks": ranks,
+        "members": " ".join(map(str, members)), "bytes": size, "time_ns": time_ns,
+        "bus_bytes_per_second": size / time_ns * 1e9 * factor,
     }  # fmt: skip
 
 

@@ -43,6 +43,7 @@ class NcclTestTables(Struct):
     rows: list[dict[str, object]] = field(default_factory=list)
     kind: str = ""
     gpus: list[str] = field(default_factory=list)
+    hosts: set[str] = field(default_factory=set)
     incomplete: int = 0
     _in_table: bool = False
     _has_root: bool = False
@@ -75,6 +76,7 @@ class NcclTestTables(Struct):
             self.kind = _KINDS.get(found.group(1), found.group(1))
         elif found := _RANK.match(text):
             self.gpus.append(found.group(3).strip())
+            self.hosts.add(found.group(2))
         elif _HEADER.match(text):
             self._in_table, self._has_root = True, " root " in text
 
@@ -96,6 +98,7 @@ class NcclTestTables(Struct):
             self.rows.append({
                 "name": self.kind,
                 "source": "nccl-tests", "gpu": self.gpus[0] if self.gpus else "", "ranks": len(self.gpus) or -1,
+                "machines": len(self.hosts) or -1,
                 "bytes": self._size, "time_ns": round(float(time) * 1e3), "bus_bytes_per_second": float(bus) * 1e9,
             })  # fmt: skip
 
