@@ -10,10 +10,10 @@ MAP = fact("topology_file", "topo.xml")
 TWO = fact("machines", "16", 2.0)
 
 
-def measured(gigabytes: float):
+def measured(gigabytes: float, **more):
     return [
-        {"name": "all_reduce", "source": "nccl-tests", "ranks": 2, "bytes": 1 << 30, "time_ns": 10_000_000,
-         "bus_bytes_per_second": gigabytes * 1e9}
+        {"name": "all_reduce", "source": "nccl-tests", "ranks": 2, "machines": 1, "bytes": 1 << 30,
+         "time_ns": 10_000_000, "bus_bytes_per_second": gigabytes * 1e9, **more}
     ]  # fmt: skip
 
 
@@ -28,11 +28,31 @@ def test_it_fires_on_a_map_in_which_links_of_one_machine_differ():
 
 
 def test_it_fires_on_a_map_that_less_than_what_was_measured():
-    facts = [MAP, fact("graph", "4 NVL/PIX", 20.0), fact("nvls_channels", "", 0.0)]
+    facts = [MAP, fact("graph", "4 NVL/PIX of 2", 20.0), fact("nvls_channels", "", 0.0)]
     finding = only_finding("nccl-slow-path", beside(nccl_facts=facts, link_tests=measured(28.6)))
     assert finding.situation == "carried-more"
-    with_switches = [MAP, fact("graph", "4 NVL/PIX", 20.0), fact("nvls_channels", "", 16.0)]
+    with_switches = [MAP, fact("graph", "4 NVL/PIX of 2", 20.0), fact("nvls_channels", "", 16.0)]
     assert findings("nccl-slow-path", beside(nccl_facts=with_switches, link_tests=measured(28.6))) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"ranks": 8}, {"machines": 2}, {"name": "send_recv"}, {"source": "flight recorder"}],
+    ids=lambda other: next(iter(other)),
+)
+def test_only_rings_among_as_many_ranks_of_one_machine_are_held_against_what_was_measured(other):
+    facts = [MAP, fact("graph", "4 NVL/PIX of 2", 20.0), fact("graph", "4 NVL/PIX of 8", 100.0)]
+    given = beside(nccl_facts=facts, link_tests=measured(28.6, **other))
+    assert findings("nccl-slow-path", given) == []
+
+
+def test_rings_between_machines_are_not_held_against_what_was_measured():
+    """Azure's healthy machines: their topology file is right, and the network carries less than NVLink."""
+    facts = [MAP, fact("graph", "4 NVL/PIX of 2", 20.0), fact("machines", "2", 2.0)]
+    assert findings("nccl-slow-path", beside(nccl_facts=facts, link_tests=measured(28.6))) == []
+    assert findings("nccl-slow-path", beside(nccl_facts=facts, link_tests=measured(28.6, machines=2))) == []
+    unknown = [MAP, fact("graph", "4 NVL/PIX of 2", 20.0), fact("members", "", 2.0, host=1)]  # older versions
+    assert findings("nccl-slow-path", beside(nccl_facts=unknown, link_tests=measured(28.6))) == []
 
 
 def test_it_stays_silent_just_below_what_no_board_has():
@@ -40,7 +60,7 @@ def test_it_stays_silent_just_below_what_no_board_has():
     assert (
         findings("nccl-slow-path", beside(nccl_facts=[MAP, fact("nvlink", "", 20.0), fact("nvlink", "", 40.0)])) == []
     )
-    facts = [MAP, fact("graph", "4 NVL/PIX", 20.0)]
+    facts = [MAP, fact("graph", "4 NVL/PIX of 2", 20.0)]
     assert findings("nccl-slow-path", beside(nccl_facts=facts, link_tests=measured(23.9))) == []
 
 

@@ -8,7 +8,7 @@ from machine_builders import beside, fact, links
 from perfdoctor.metrics.communication.collectives import bus_factor
 from perfdoctor.metrics.communication.link_baseline import (
     baseline,
-    best_bus_bandwidth,
+    best_in_a_machine,
     planned_rings,
     reached_by_ring,
 )
@@ -92,8 +92,8 @@ def test_what_was_not_measured_is_not_known():
     assert baseline(given, "all_gather", 8, 10**6) is None
     assert baseline(given, "all_reduce", 4, 10**6) is None
     assert baseline(given, "all_reduce", 8, 1000) is None
-    assert best_bus_bandwidth(given, "nccl-tests") == 10e9
-    assert best_bus_bandwidth(given, "flight recorder") == 0
+    assert best_in_a_machine(given, 8) == 10e9
+    assert best_in_a_machine(given, 4) == 0
 
 
 def test_of_several_communicators_of_a_size_the_slowest_rings_count():

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from perfdoctor.detectors.saved_shares import at_most
 from perfdoctor.hardware.links import lacks_peer_access
-from perfdoctor.metrics.communication.link_baseline import best_bus_bandwidth
+from perfdoctor.metrics.communication.link_baseline import best_in_a_machine
 from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.metrics.communication.topology import detours, pairs
 from perfdoctor.metrics.units import ms
@@ -58,13 +58,12 @@ def _wrong_topology_file(run: Run, log: NcclLog, at: Mapping[str, float]) -> _Sl
     links = log.amounts("nvlink")
     if links and max(links) >= at["min_links_apart"] * min(links):
         return _SlowPath("links-differ", file=files[0], low_gb=min(links), high_gb=max(links))
-    graphs = log.rows("graph")
-    amounts = zip(graphs.text("value"), graphs.floats("amount").tolist(), strict=True)
-    rings = [amount for value, amount in amounts if value.startswith("4 ")]
-    measured = best_bus_bandwidth(run.timeline, "nccl-tests") / 1e9
-    # With NVLS the switches add up, and more comes out than any ring carries.
-    if rings and not max(log.amounts("nvls_channels"), default=0) and measured >= at["min_excess"] * min(rings):
-        return _SlowPath("carried-more", file=files[0], low_gb=min(rings), high_gb=measured)
+    if max(log.amounts("nvls_channels"), default=0):
+        return None  # the switches add up, and more comes out than any ring carries
+    for ranks, planned in log.rings().items():
+        measured = best_in_a_machine(run.timeline, ranks) / 1e9
+        if log.machines_of(ranks) == 1 and planned and measured >= at["min_excess"] * planned:
+            return _SlowPath("carried-more", file=files[0], low_gb=planned, high_gb=measured)
     return None
 
 

@@ -99,10 +99,14 @@ def reached_by_ring(kind: str, ranks: int, message_bytes: float, bus_bytes_per_s
     return moved / (moved / bus_bytes_per_second + steps * step_ns / 1e9)
 
 
-def best_bus_bandwidth(timeline: Timeline, source: str) -> float:
-    """The most that was measured by this source, in bytes/s; 0 without any."""
+def best_in_a_machine(timeline: Timeline, ranks: int) -> float:
+    """The most that nccl-tests measured of what goes round rings, among as many ranks of one machine, in bytes/s.
+
+    0 where it was not measured.
+    """
     tests = timeline["link_tests"]
-    speeds = tests.floats("bus_bytes_per_second")[tests.text("source").equals(source)]
+    alike = tests.text("source").equals(NCCL_TESTS) & tests.name.equals(*ON_RINGS)
+    speeds = tests.floats("bus_bytes_per_second")[alike & (tests["ranks"] == ranks) & (tests["machines"] == 1)]
     return float(speeds.max()) if speeds.size else 0.0
 
 

@@ -53,6 +53,21 @@ class NcclLog(Struct, frozen=True):
         hosts = {int(host) for frame in (self.facts, self.ways) for host in frame["host"].tolist() if host >= 0}
         return max(int(max(spanned, default=0)), len(hosts))
 
+    def machines_of(self, ranks: int) -> int:
+        """How many machines communicators of so many ranks span; as many as the job, where that is not known."""
+        rows = self.rows("machines")
+        spanned = rows.floats("amount")[rows.text("value").equals(str(ranks))]
+        return int(spanned.max()) if spanned.size else self.machines
+
+    def rings(self) -> dict[int, float]:
+        """Planned GB/s of rings by the number of their ranks; of several communicators of a size the most."""
+        rows, found = self.rows("graph"), dict[int, float]()
+        for value, speed in zip(rows.text("value"), rows.floats("amount").tolist(), strict=True):
+            pattern, _, ranks = value.partition(" of ")
+            if pattern.startswith("4 ") and ranks.isdecimal():
+                found[int(ranks)] = max(speed, found.get(int(ranks), 0.0))
+        return found
+
     def communicators(self) -> dict[int, int]:
         """How many communicators of each size the job built, by size, the largest first."""
         return communicators(self.facts)
