@@ -48,8 +48,8 @@ def gathered(size: int, comm: int = COMM) -> bytes:
     return blob(GATHER, "<QQ", comm, size)
 
 
-def peer(size: int, comm: int = COMM) -> bytes:
-    return blob(PEER, "<QQixxxx", comm, size, 1)
+def peer(size: int, comm: int = COMM, rank: int = 1) -> bytes:
+    return blob(PEER, "<QQixxxx", comm, size, rank)
 
 
 def as_json(size: int, comm: int = COMM) -> str:
@@ -157,6 +157,34 @@ def test_sends_and_receives_of_a_group_are_one_kernel_with_the_larger_sum(at):
         export.call("ncclSend", peer(size)).call("ncclRecv", peer(MIB))
     export.call("ncclGroupEnd", kernel=SEND_RECV).call("ncclAllReduce", reduced(5), kernel=ALL_REDUCE)
     assert sizes_and_groups(export.read(at)) == [(4 * MIB, GROUP, -1), (5, GROUP, -1)]
+
+
+def exchange(ranks: int, sent: tuple[int, ...], received: tuple[int, ...]) -> Export:
+    """One kernel that sends to and receives from these ranks."""
+    export = Export().call("ncclCommInitRankConfig", init(ranks)).call("ncclGroupStart")
+    for rank in sent:
+        export.call("ncclSend", peer(MIB, rank=rank))
+    for rank in received:
+        export.call("ncclRecv", peer(MIB, rank=rank))
+    return export.call("ncclGroupEnd", kernel=SEND_RECV)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "sent", "received", "kind"),
+    [
+        (8, range(8), range(8), "all_to_all"),
+        (8, range(1, 8), range(1, 8), "all_to_all"),  # nothing for itself
+        (3, range(3), range(3), "all_to_all"),
+        (3, (0, 2), (0, 2), "send_recv"),  # both neighbours in a pipeline of three
+        (8, range(8), (), "send_recv"),  # a scatter
+        (4, (1, 1, 1, 1), (3, 3, 3, 3), "send_recv"),  # four tensors to the next stage
+        (2, range(2), range(2), "send_recv"),
+    ],
+)
+def test_what_goes_to_and_comes_from_all_ranks_is_an_all_to_all(at, ranks, sent, received, kind):
+    frame = exchange(ranks, tuple(sent), tuple(received)).read(at).collectives
+    assert list(frame.text("kind")) == [kind]
+    assert frame["bytes"].tolist() == [max(len(sent), len(received)) * MIB]
 
 
 def test_nested_groups_are_one(at):

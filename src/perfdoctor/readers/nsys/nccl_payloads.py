@@ -6,7 +6,8 @@ as bytes: a header of four 64-bit numbers (domain, schema, size, offset of the p
 NVTX_PAYLOAD_SCHEMA_ENTRIES describes. Without either nothing is known, and no note is written.
 
 A kernel belongs to the call in whose range it was launched. Calls between ncclGroupStart and ncclGroupEnd are launched
-by the latter: sends and receives as one kernel, whose bytes are the larger of the two sums.
+by the latter: sends and receives as one kernel, whose bytes are the larger of the two sums. Programs make all-to-alls
+of these: what goes to and comes from all ranks is one.
 """
 
 from __future__ import annotations
@@ -31,20 +32,27 @@ _SEND, _RECEIVE = "ncclSend", "ncclRecv"
 
 _HOLDS_ONE = ("jsonText", "jsonTextId", "binaryData")
 _BYTES, _COMMUNICATOR, _RANKS = "Message size [bytes]", "NCCL communicator ID", "No. of ranks"
-_FIELDS = (_BYTES, _COMMUNICATOR, _RANKS)
+_PEER = "Peer rank"
+_FIELDS = (_BYTES, _COMMUNICATOR, _RANKS, _PEER)
 _HEADER_BYTES = 32
 #: The entries that we read are all `uint64_t`, `size_t` or `int` (NVTX, nvToolsExtPayload.h: 18, 22 and 5).
 _WIDTHS = {18: 8, 22: 8, 5: 4}
+#: A stage of a pipeline exchanges with two neighbours, in a pipeline of three with all others.
+_FEWEST_OF_ALL = 3
 
 Schemas = Mapping[tuple[int, int], tuple[tuple[str, int, int], ...]]
 
 
 class Payloads(Struct, frozen=True):
-    """NCCL's calls on the host. `sizes`: bytes of whole messages; `communicators`: "" if unknown."""
+    """NCCL's calls on the host. `sizes`: bytes of whole messages; `communicators`: "" if unknown.
+
+    `peers`: the other rank of a send or receive.
+    """
 
     ranges: Frame
     sizes: Ints
     communicators: Text
+    peers: Ints
     ranks_of: Mapping[str, int]
 
 
@@ -79,7 +87,8 @@ def payloads(database: Database, of_process: Mapping[int, int]) -> Payloads | No
         "start_ns": _integers(row[0] for row, _ in calls), "end_ns": _integers(row[1] for row, _ in calls),
         "name": Text.of(row[3] for row, _ in calls),
     })  # fmt: skip
-    return Payloads(frame, _integers(sizes), Text.of(communicators), ranks_of)
+    peers = _integers(payload.get(_PEER, UNKNOWN) for _, payload in calls)
+    return Payloads(frame, _integers(sizes), Text.of(communicators), peers, ranks_of)
 
 
 def _integers(values: Iterable[int]) -> Ints:
@@ -147,7 +156,8 @@ def _payload(row: tuple[int, object, object], schemas: Schemas) -> dict[str, int
         with suppress(ValueError):
             found = _from_bytes(blob if isinstance(blob, bytes) else bytes.fromhex(blob), domain, schemas)
     # Impossible message sizes or numbers of ranks mean that the payload was decoded wrongly.
-    return found if 0 <= found.get(_BYTES, 0) < 1 << 42 and 0 <= found.get(_RANKS, 0) < 1 << 20 else {}
+    most = {_BYTES: 1 << 42, _RANKS: 1 << 20, _PEER: 1 << 20}
+    return found if all(0 <= found.get(name, 0) < limit for name, limit in most.items()) else {}
 
 
 def _from_json(text: str) -> dict[str, int]:
@@ -205,7 +215,10 @@ def with_payloads(frames: Mapping[str, Frame], found: Payloads | None) -> Frame:
     both = Text.join([rows.text("group_name"), group])
     codes = np.where(known, both.codes[len(rows) :], both.codes[: len(rows)]).astype(np.int32)
     ranks = _integers([found.ranks_of.get(value, UNKNOWN) for value in both.values])[codes]
+    exchanged = known & (ranks > 1) & (_peers(found, unit)[of_unit] >= np.maximum(ranks - 1, _FEWEST_OF_ALL))
+    kinds = Text.join([rows.text("kind"), Text.constant("all_to_all", 1)])
     return rows.with_columns(
+        kind=Text(np.where(exchanged, kinds.codes[-1], kinds.codes[:-1]).astype(np.int32), kinds.values),
         bytes=np.where(size != UNKNOWN, size, rows["bytes"]),
         group_name=Text(codes, both.values),
         group_size=np.where(ranks != UNKNOWN, ranks, rows["group_size"]),
@@ -249,6 +262,21 @@ def _sizes(found: Payloads, unit: Ints, kernels: Ints) -> Ints:
     mixed = (collectives > 0) & (messages > collectives)
     clear = ~lacks_sizes & ~mixed & (messages > 0) & ((kernels <= 1) | each_its_own)
     return np.where(clear, size, UNKNOWN)
+
+
+def _peers(found: Payloads, unit: Ints) -> Ints:
+    """To how many ranks each unit sends, or from how many it receives if these are fewer; 0 if it has a collective."""
+    names, count = found.ranges.name, int(unit.max()) + 1
+    sends, receives = names.equals(_SEND), names.equals(_RECEIVE)
+
+    def ranks(rows: Mask) -> Ints:
+        chosen = rows & (found.peers != UNKNOWN)
+        pairs = np.unique(np.stack([unit[chosen], found.peers[chosen]]), axis=1)
+        return np.bincount(pairs[0], minlength=count)
+
+    is_group = names.equals(_GROUP_START) | names.equals(_GROUP_END)
+    collectives = np.bincount(unit[~(is_group | sends | receives)], minlength=count)
+    return np.where(collectives > 0, 0, np.minimum(ranks(sends), ranks(receives)))
 
 
 def _groups(found: Payloads, unit: Ints) -> Text:
