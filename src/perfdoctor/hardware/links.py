@@ -77,6 +77,11 @@ def lacks_peer_access(gpu_name: str) -> bool:
     return _entry("no_peer_access", gpu_name) is not None
 
 
+def lacks_gpudirect(gpu_name: str) -> bool:
+    """Is it known that no network adapter may access the memory of a GPU of this name (GPUDirect RDMA)?"""
+    return _entry("no_gpudirect", gpu_name) is not None
+
+
 def pcie_bytes_per_second(generation: float, lanes: float) -> float:
     """Bytes/s that a PCIe link carries one way, framing included; 0 for a generation that is not known."""
     return _PCIE_PER_LANE.get(int(generation), 0.0) * lanes

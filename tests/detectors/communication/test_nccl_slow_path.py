@@ -104,6 +104,21 @@ def test_it_fires_without_gpudirect_between_machines():
     assert finding.saving_ns_per_step.high == 400_000
 
 
+@pytest.mark.parametrize(("gpu", "fires"), [("NVIDIA GeForce RTX 3090", False), ("NVIDIA A40", True)])
+def test_it_stays_silent_on_gpus_that_have_no_gpudirect(gpu, fires):
+    given = beside(nccl_facts=[TWO], transports=[way("NET/IB/0", 0, 8)], link_tests=measured(5.0, gpu=gpu))
+    assert bool(findings("nccl-slow-path", given)) == fires
+
+
+def test_it_stays_silent_where_only_sends_leave_gpudirect_out():
+    """NCCL_NET_GDR_READ is off by default on older GPUs without NVLink."""
+    sends = way("NET/IB/0", 0, 8, direction="send")
+    receives = way("NET/IB/0/GDRDMA", 8, 0, direction="receive")
+    assert findings("nccl-slow-path", beside(nccl_facts=[TWO], transports=[sends, receives])) == []
+    neither = [sends, way("NET/IB/0", 8, 0, direction="receive")]
+    assert only_finding("nccl-slow-path", beside(nccl_facts=[TWO], transports=neither)).values["pairs"] == 1
+
+
 def test_it_stays_silent_with_gpudirect_and_over_sockets():
     assert findings("nccl-slow-path", beside(nccl_facts=[TWO], transports=[way("NET/IB/0/GDRDMA", 0, 8)])) == []
     assert findings("nccl-slow-path", beside(nccl_facts=[TWO], transports=[way("NET/Socket/0", 0, 8)])) == []

@@ -76,6 +76,13 @@ def test_channels_of_a_pair_are_counted_once(tmp_path):
     assert (len(frame), frame["channels"].tolist()) == (1, [3])
 
 
+def test_a_way_says_which_end_wrote_it(tmp_path):
+    line = "Channel 00/0 : {} -> {} [{}] via NET/IB/0"
+    frame = read(tmp_path, info(line.format("0[0]", "1[1]", "send")), info(line.format("1[1]", "0[0]", "receive")))
+    ways = frame["transports"]
+    assert sorted(zip(ways["member"].tolist(), ways.text("direction"), strict=True)) == [(0, "send"), (1, "receive")]
+
+
 @of_each(
     ("line", "name", "value", "amount"),
     [

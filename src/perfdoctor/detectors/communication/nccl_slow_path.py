@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from perfdoctor.detectors.saved_shares import at_most
-from perfdoctor.hardware.links import lacks_peer_access
+from perfdoctor.hardware.links import lacks_gpudirect, lacks_peer_access
 from perfdoctor.metrics.communication.link_baseline import best_in_a_machine
 from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.metrics.communication.topology import detours, pairs
@@ -80,17 +80,25 @@ def _no_peer_access(run: Run, log: NcclLog) -> _SlowPath | None:
 
 def _is_only_way(run: Run) -> bool:
     """Are all GPUs of the job known to have no access to each other's memory, whatever is set?"""
-    names = {device.name for device in run.timeline.devices} | set(run.timeline["link_tests"].text("gpu"))
-    return bool(names - {""}) and all(map(lacks_peer_access, names - {""}))
+    names = _gpu_names(run)
+    return bool(names) and all(map(lacks_peer_access, names))
+
+
+def _gpu_names(run: Run) -> set[str]:
+    return ({device.name for device in run.timeline.devices} | set(run.timeline["link_tests"].text("gpu"))) - {""}
 
 
 def _no_gpudirect(run: Run, log: NcclLog, at: Mapping[str, float]) -> _SlowPath | None:
     """A network between machines that could write into the GPU's memory, and does not.
 
-    Where the NIC is behind the processor NCCL never uses GPUDirect: distant-nic reports that.
+    Where the NIC is behind the processor NCCL never uses GPUDirect: distant-nic reports that. Older GPUs without NVLink
+    use it by default for what they receive alone (NCCL_NET_GDR_READ), which is no fault.
     """
-    through_memory = log.pairs("NET/", without="GDRDMA") - log.pairs("NET/Socket")
+    through_memory = log.pairs("NET/", without="GDRDMA", but_sends=True) - log.pairs("NET/Socket", but_sends=True)
     if log.machines < at["min_machines"] or through_memory <= 0:
+        return None
+    names = _gpu_names(run)
+    if names and all(map(lacks_gpudirect, names)):
         return None
     if detours(run.timeline) and 0 not in log.amounts("gpudirect"):
         return None

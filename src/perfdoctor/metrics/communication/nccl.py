@@ -76,13 +76,18 @@ class NcclLog(Struct, frozen=True):
         """What a rank called, of most bytes first."""
         return logged_collectives(self.facts)
 
-    def pairs(self, prefix: str, without: str | None = None) -> int:
-        """How many (ordered) pairs of members go this way, and not in the manner `without` (GDRDMA)."""
+    def pairs(self, prefix: str, without: str | None = None, *, but_sends: bool = False) -> int:
+        """How many (ordered) pairs of members go this way, and not in the manner `without` (GDRDMA).
+
+        `but_sends`: leaving out what the sending ends write.
+        """
 
         def is_such(way: str) -> bool:
             return way.startswith(prefix) and (without is None or without not in way)
 
         chosen = self.ways.take(self.ways.name.where(is_such))
+        if but_sends:
+            chosen = chosen.take(~chosen.text("direction").equals("send"))
         columns = (chosen[column].tolist() for column in ("host", "process", "member", "peer"))
         return len(set(zip(*columns, strict=True)))
 

@@ -120,14 +120,14 @@ _LATENCY_BANDWIDTH = regex(r"\d+\.\d+/\s*(\d+\.\d+)")
 
 
 class _Log(Struct):
-    """`ways`: the channels by host, process, device, member, peer and way; `facts`: how often each occurred.
+    """`ways`: the channels by host, process, device, member, peer, direction and way; `facts`: how often each occurred.
 
     `hosts`: their numbers by name. `silent`: processes with lines without facts. `members`: size of the communicator
     that a process builds on a device. `communicators`: number in the job ("" if unknown) and size of each that a
     process has. `callers`: of each kind of collective the communicators on which it was called.
     """
 
-    ways: dict[tuple[int, int, int, int, int, str], set[int]] = field(default_factory=dict)
+    ways: dict[tuple[int, int, int, int, int, str, str], set[int]] = field(default_factory=dict)
     facts: Counter[tuple[int, int, int, str, str, float]] = field(default_factory=Counter)
     hosts: dict[str, int] = field(default_factory=dict)
     silent: set[tuple[int, int]] = field(default_factory=set)
@@ -193,8 +193,8 @@ def read(path: Path) -> Timeline:
     if not (log.hosts or tables.rows):
         raise PerfdoctorError(f"{path.name} holds the version of NCCL and nothing else", do="Run with NCCL_DEBUG=INFO.")
     of_process, of_fact = ("host", "process", "device"), ("name", "value", "amount")
-    ways = (  # a row a pair and way, both directions together
-        {**dict(zip((*of_process, "member", "peer", "name"), way, strict=True)), "channels": len(channels)}
+    ways = (
+        {**dict(zip((*of_process, "member", "peer", "direction", "name"), way, strict=True)), "channels": len(channels)}
         for way, channels in log.ways.items()
     )
     facts = (
@@ -251,7 +251,7 @@ def _message(message: re.Match[str], text: str, log: _Log, *, is_glued: bool) ->
         return
     where = host, int(message.group("pid")), int(message.group("device"))
     if way := _WAY.search(text):
-        pair = int(way.group("member")), int(way.group("peer")), way.group("way")[:60]
+        pair = int(way.group("member")), int(way.group("peer")), way.group("direction") or "", way.group("way")[:60]
         log.ways.setdefault(where + pair, set()).add(int(way.group("channel")))
         return
     if message.group("level") in ("WARN", "ERROR"):
