@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from builders import draw, draw_steps, findings
+from collective_builders import described
 from msgspec.structs import replace
 
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.metrics.communication.messages import messages
+from perfdoctor.metrics.host.pace import paced_waiting_ns
 from perfdoctor.model.timeline import Frame, Text, Timeline, merge
+from perfdoctor.replay.edits.other_ranks import measured
 
 
 def rank(number: int, late: int, *, kind: str = "all_reduce") -> Timeline:
@@ -49,3 +55,35 @@ def test_who_is_late_by_turns_is_asked_of_the_device_with_collectives():
     job = merge([rank_of_three(number) for number in range(3)])
     (alone,), (found,) = findings("rank-skew", job), findings("rank-skew", with_second_devices(job))
     assert found.values["caused_percent"] == alone.values["caused_percent"]
+
+
+def test_transfers_are_measured_on_the_device_with_collectives():
+    job = described(merge([rank(0, 0), rank(1, 0), rank(2, 2)]), bytes=4096)
+    alone, found = (list(measured(prepare(each))) for each in (job, with_second_devices(job)))
+    assert alone == found
+    assert alone
+
+
+def test_what_all_hosts_hold_up_is_asked_of_the_device_with_collectives():
+    host = ["l" + " " * 18 + "l" + " " * 20, "o" * 40]
+    late = "#" * 10 + " " * 12 + "#" * 10 + " " * 8
+    ranks = [("#" * 20 + " " * 20, " " * 20 + "=" * 20)] * 2 + [(late, " " * 32 + "=" * 8)]
+    job = merge([
+        draw(kernels=kernels, nccl=nccl, host=host, rank=number, repeat=6, unit_us=10)
+        for number, (kernels, nccl) in enumerate(ranks)
+    ])  # fmt: skip
+    alone, found = (paced_waiting_ns(prepare(each), "launch_bound") for each in (job, with_second_devices(job)))
+    assert found == pytest.approx(alone, rel=0.05)
+    assert alone
+
+
+def test_messages_are_between_the_devices_with_collectives():
+    def stage(number: int, peers: str) -> Timeline:
+        drawn = draw_steps(kernels="#" * 10 + " " * 10, nccl=" " * 10 + "-" * 5 + " " * 5, rank=number)
+        count = len(drawn.collectives)
+        named = drawn.collectives.with_columns(peers=Text.of([peers] * count), kind=Text.of(["send_recv"] * count))
+        return replace(drawn, frames={**drawn.frames, "collectives": named})
+
+    places = prepare(with_second_devices(merge([stage(0, ">1"), stage(1, "<0")]))).places
+    (ends,) = messages(places)
+    assert [(places[end].rank, len(places[end].collectives) > 0) for end in ends] == [(0, True), (1, True)]

@@ -42,14 +42,16 @@ def messages(places: Sequence[JobPlace]) -> Mapping[tuple[int, int], tuple[Ints,
         if sender != receiver and number in (sender, receiver):
             found.setdefault((sender, receiver), {}).setdefault(sender == number, []).append(rows)
 
-    of_rank = {place.rank: number for number, place in enumerate(places)}
+    # A process may have more devices, of which one sends.
+    sending = [number for number, place in enumerate(places) if len(place.recorded_collectives)]
+    of_rank = {places[number].rank: number for number in sending}
     for number, place in enumerate(places):
         for peer, (sent, received) in _with_peers(place).items():
             if peer in of_rank:
                 put(number, of_rank[peer], number, sent)
                 put(of_rank[peer], number, number, received)
         for (group, sender, receiver), rows in _own(place).items() if isinstance(place, Place) else ():
-            there = members[group] if group else list(range(len(places)))
+            there = members[group] if group else sending
             known = len(there) if size[group] == UNKNOWN else size[group]
             if len(there) == known and max(sender, receiver) < known:
                 put(there[sender], there[receiver], number, rows)

@@ -140,7 +140,7 @@ def paced_waiting_ns(run: Job[JobPlace], cause: str) -> int:
     matched = skew(job)
     if matched is None or not matched.took_ns.sum():
         return 0
-    places = [place for place in job.places if matched.has(place.rank)]
+    places = [place for place in job.places if matched.has(place.rank) and len(place.collectives)]
     beyond = {}
     for place in places:
         sooner = sooner_ns(place)

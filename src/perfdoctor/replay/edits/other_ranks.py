@@ -156,7 +156,7 @@ def measured(run: Run) -> Iterator[Message]:
     for place in run.job.places:
         frame = place.recorded_collectives
         took = frame.duration_ns
-        if matched is not None and everybody:
+        if matched is not None and everybody and len(place.collectives):
             own = matched.rows[matched.number(place.rank)]
             frame, took = frame.take(own[own != UNKNOWN]), matched.shortest_ns[own != UNKNOWN]
         for key, ns in zip(_kinds_and_sizes(frame), took.tolist(), strict=True):
