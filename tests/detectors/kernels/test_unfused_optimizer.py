@@ -11,7 +11,10 @@ from msgspec.structs import replace
 from perfdoctor.model.columns import Text
 from perfdoctor.records.savings import Saving
 
-NAMES = {"e": ELEMENTWISE, "f": ELEMENTWISE}
+NAMES = {"e": ELEMENTWISE, "f": ELEMENTWISE.replace("Add", "Mul")}
+
+#: bitsandbytes (csrc/kernels.cu): one launch for each tensor reads and writes all that the update needs, once.
+BITSANDBYTES = "void kOptimizerStatic8bit2StateBlockwise<__nv_bfloat16, 0, 256, 1>(__nv_bfloat16*, __nv_bfloat16*)"
 
 
 def step(updates: int, *, of: int = 100, mark: str = "u", **more):
@@ -55,6 +58,18 @@ def test_it_stays_silent_just_below_either_threshold():
 def test_it_stays_silent_where_many_tensors_are_updated_by_one_launch():
     fused = {"e": FOREACH_ADAM, "f": "void at::native::multi_tensor_apply_kernel<BinaryOpListAlphaFunctor<float>>(int)"}
     assert findings("unfused-optimizer", step(40, kernel_names=fused)) == []
+
+
+def test_it_stays_silent_where_one_kernel_does_all_of_the_update_of_a_tensor():
+    static = BITSANDBYTES.replace("kOptimizerStatic8bit", "kPreconditionOptimizerStatic8bit")
+    assert findings("unfused-optimizer", step(40, kernel_names={"e": BITSANDBYTES, "f": static})) == []
+
+
+def test_of_one_kernel_a_tensor_no_pass_over_memory_is_saved():
+    one = {"mark": "w", "legend": {"w": ("ranges", "Optimizer.step#SGD.step")}, "kernel_names": {"e": ELEMENTWISE}}
+    one["kernel_names"]["f"] = ELEMENTWISE
+    assert only_finding("unfused-optimizer", step(40, **one)).values["fused_ms"] == pytest.approx(0.724)
+    assert findings("unfused-optimizer", step(20, of=650, **one)) == []
 
 
 def test_it_stays_silent_where_the_kernels_are_not_the_optimizers():

@@ -99,6 +99,7 @@ OTHERS = [
     ("void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int)", "normalization"),
     ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>(cudnnTensorStruct)", "normalization"),
     ("void at::native::multi_tensor_apply_kernel<TensorListMetadata<4>, FusedAdamMathFunctor<float, 4>>(int)", "optimizer"),
+    ("void kOptimizer32bit2State<__nv_bfloat16, 0>(__nv_bfloat16*, __nv_bfloat16*, float*, float*)", "optimizer"),
     ("void at::native::multi_tensor_apply_kernel<TensorListMetadata<1>, UnaryOpFunctor<float, std::sqrt>>(int)", "elementwise"),
     ("void at::native::(anonymous namespace)::embedding_bag<float, long>(long*)", "embedding"),
     ("split_embedding_codegen_forward_weighted_kernel<float, float, long, 4>", "embedding"),

@@ -20,6 +20,7 @@ from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
 from perfdoctor.patterns import regex
+from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
 #: Of one launch.
@@ -65,6 +66,8 @@ _PASSES = {
 }
 #: Optimizers without a fused implementation: the multi-tensor one makes as many passes, in fewer launches.
 _OTHER = Passes(8, 1, 1, 1, 1)
+#: One kernel a tensor is fused already (SGD without momentum): only launches can be saved.
+_ONE_KERNEL = Passes(1, 1, 1, 1, 1)
 
 
 @once_per_place
@@ -89,6 +92,13 @@ def launches(tensors: float, numbers: float) -> float:
     return float(max(np.ceil(tensors / _TENSORS), np.ceil(numbers / _NUMBERS), 1.0))
 
 
+def _does_all(name: str, known: Passes | None) -> bool:
+    """Does the kernel, the only one of the update, do all of it? One of torch's own operations does that for SGD alone;
+    where others seem to have no more, names were shortened.
+    """
+    return known in (None, _PASSES["sgd"]) or not kernel_names.EAGER.search(name)
+
+
 class FusedUpdate(Struct, frozen=True):
     """What a fused update takes in the window, and its launches a step."""
 
@@ -103,7 +113,10 @@ def fused_update(place: Place, rows: Mask, case: str, floor_ns: float, short_ns:
     be nothing else: in the best case no pass over memory is left of them.
     """
     ns = place.kernel_ns[rows].astype(float)
-    passes = passes_of(place) or passes_alike(np.unique(place.kernels.name.codes[rows]).size)
+    different, known = np.unique(place.kernels.name.codes[rows]), passes_of(place)
+    passes = known or passes_alike(different.size)
+    if different.size == 1 and _does_all(place.kernels.name.values[different[0]], known):
+        passes = _ONE_KERNEL
     if not ns.size:
         return FusedUpdate(0.0, 0.0)
     floor, limits = kernel_floor_ns(place, floor_ns), attained(place)

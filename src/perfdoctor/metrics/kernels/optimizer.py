@@ -32,7 +32,7 @@ def in_optimizer(place: Place) -> Mask:
 
 
 def is_fused(place: Place) -> Mask:
-    """One bool a row: does one launch update many tensors?"""
+    """One bool a row: does one launch update many tensors, or do all of the update of one?"""
     return place.kernels.name.matches(kernel_names.FUSED_UPDATE)
 
 

@@ -27,7 +27,7 @@ _FAMILIES = {
     ),
     "optimizer": (
         r"multi_tensor_apply_kernel.*(Adam|SGD|Sgd|Lamb|Adagrad|Lion|Adadelta|RMSprop)|fused_?(adam|sgd|lamb|lion)"
-        r"|FusedAdam|FusedSgd|FusedAdagrad|\badam_|adamw|AdamFunctor"
+        r"|FusedAdam|FusedSgd|FusedAdagrad|\badam_|adamw|AdamFunctor|k(Precondition)?Optimizer(32bit|Static8bit)"
     ),
     "convolution": (
         r"conv(?!ert)|dgrad|wgrad|fprop|winograd|scudnn|\d_?cudnn|s884cudnn|implicit_gemm|igemm_(fwd|bwd|wrw)"
@@ -137,8 +137,9 @@ CAST_TO_FP64 = regex(r"lambda\(double")
 ON_FP64 = regex(r"(Functor\w*|Op|Ops|_kernel|_forward|_backward)<double\b|lambda\(double|(_|^)float64|<double, double")
 #: One launch over many tensors, which are parameters or their gradients.
 OVER_PARAMETERS = regex(r"multi_tensor_apply|foreach", re.IGNORECASE)
-#: One launch that updates many tensors: PyTorch's `foreach` and `fused`, Apex's multi_tensor.
-FUSED_UPDATE = regex(r"multi_tensor|fused|foreach", re.IGNORECASE)
+#: One launch that updates many tensors (PyTorch's `foreach` and `fused`, Apex's multi_tensor), or does all of the update
+#: of one (bitsandbytes).
+FUSED_UPDATE = regex(r"multi_tensor|fused|foreach|k(Precondition)?Optimizer(32bit|Static8bit)", re.IGNORECASE)
 #: The sum over the batch is inside each block, which stands for a piece of a weight (cuDNN, CUTLASS, MIOpen).
 GRID_OF_WEIGHTS = regex(r"wgrad|weight_grad|bwd_weight|backward_filter|conv\w*grad_weight", re.IGNORECASE)
 #: The gradients of `table[indices]` and `nn.Embedding`, which sort to sum in a fixed order; and the sorts, by CUB.
