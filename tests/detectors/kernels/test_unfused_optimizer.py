@@ -72,6 +72,22 @@ def test_of_one_kernel_a_tensor_no_pass_over_memory_is_saved():
     assert findings("unfused-optimizer", step(20, of=650, **one)) == []
 
 
+@pytest.mark.parametrize("optimizer", ["LBFGS", "Muon", "SparseAdam"])
+def test_it_stays_silent_where_the_optimizer_has_no_way_but_tensor_by_tensor(optimizer):
+    at_work = {"w": ("ranges", f"Optimizer.step#{optimizer}.step")}
+    assert findings("unfused-optimizer", step(40, mark="w", legend=at_work)) == []
+    assert findings("unfused-optimizer", host_step(300, mark="w", legend=at_work)) == []
+    at_work["w"] = ("ranges", "Optimizer.step#Other.step")
+    assert len(findings("unfused-optimizer", step(40, mark="w", legend=at_work))) == 1
+    assert only_finding("unfused-optimizer", host_step(300, mark="w", legend=at_work)).situation == "host-multi-tensor"
+
+
+@pytest.mark.parametrize("optimizer", ["NAdam", "RAdam", "Adamax"])
+def test_on_the_host_only_the_multi_tensor_update_is_offered_where_torch_has_no_fused_one(optimizer):
+    at_work = {"w": ("ranges", f"Optimizer.step#{optimizer}.step")}
+    assert only_finding("unfused-optimizer", host_step(300, mark="w", legend=at_work)).situation == "host-multi-tensor"
+
+
 def test_it_stays_silent_where_the_kernels_are_not_the_optimizers():
     assert findings("unfused-optimizer", step(40, mark="r")) == []
 

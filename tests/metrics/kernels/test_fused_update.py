@@ -41,6 +41,7 @@ def place(optimizer: str, *, unit_us: float = 50, gpu: str = "", one: str = ELEM
         ("Optimizer.step#AdamW.step", 7 / 14, 7 / 20, 7 / 23),
         ("Optimizer.step#MyAdam.step", 7 / 14, 7 / 20, 7 / 23),
         ("Optimizer.step#SGD.step", 5 / 5, 5 / 8, 5 / 11),
+        *[(f"Optimizer.step#{name}.step", 1, 1, 1) for name in ("NAdam", "RAdam", "Adamax")],  # torch has none of them
         ("Optimizer.step#Lion.step", 1, 1, 1),  # nothing but launches is saved where there is no fused one
         ("optimizer_step", 5 / 5, 5 / 8, 5 / 11),  # fewer than five different kernels are no Adam's
     ],

@@ -11,7 +11,7 @@ from perfdoctor.detectors.saved_shares import Shares, saving_in_cases, shares
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.kernels.fused_update import FusedUpdate, fused_update
 from perfdoctor.metrics.kernels.host_update import HostUpdate, host_update
-from perfdoctor.metrics.kernels.optimizer import host_updates, in_optimizer, is_fused
+from perfdoctor.metrics.kernels.optimizer import fusible, host_updates, is_fused
 from perfdoctor.metrics.units import ms, us
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
@@ -23,7 +23,7 @@ from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 
 def _per_tensor(place: Place) -> Mask:
     """One bool a kernel: does it update one tensor? Matrix products (Muon, Shampoo) fuse with nothing."""
-    return in_optimizer(place) & ~is_fused(place) & ~place.kernel_rows(*MATMUL_FAMILIES)
+    return fusible(place) & ~is_fused(place) & ~place.kernel_rows(*MATMUL_FAMILIES)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

@@ -54,18 +54,21 @@ class Passes(Struct, frozen=True):
         return self.fused / {"low": self.fewest, "likely": self.usual, "high": self.most}[case]
 
 
+#: Optimizers without a fused implementation: the multi-tensor one makes as many passes, in fewer launches.
+_OTHER = Passes(8, 1, 1, 1, 1)
 #: By class in lower case: torch/optim, `_single_tensor_*` as of torch 2.5, and ATen/native/cuda/Fused*Kernel.cu.
 #: AdamW: p.mul_ 2, m.lerp_ 3, v.mul_ 2, v.addcmul_ 3, sqrt 2, div 2, add_ 2, p.addcdiv_ 4; fused: reads p, g, m, v,
 #: writes p, m, v. Adam has no p.mul_, but 3 more with decay; AMSGrad's maximum is 3 more. SGD with momentum: 2 + 3 + 3,
-#: with decay 3 more; without momentum there is one operation, and nothing to fuse.
+#: with decay 3 more; without momentum there is one operation, and nothing to fuse. Not every Adam of torch has `fused`.
 _PASSES = {
     "adamw": Passes(8, 14, 20, 23, 7),
     "adam": Passes(7, 14, 18, 21, 7),
     "sgd": Passes(3, 5, 8, 11, 5),
     "adagrad": Passes(4, 9, 11, 14, 5),
+    "adamax": _OTHER,
+    "nadam": _OTHER,
+    "radam": _OTHER,
 }
-#: Optimizers without a fused implementation: the multi-tensor one makes as many passes, in fewer launches.
-_OTHER = Passes(8, 1, 1, 1, 1)
 #: One kernel a tensor is fused already (SGD without momentum): only launches can be saved.
 _ONE_KERNEL = Passes(1, 1, 1, 1, 1)
 
@@ -75,7 +78,8 @@ def passes_of(place: Place) -> Passes | None:
     """The passes of the optimizer that this rank ran, of several the one of which most is left; None if unnamed."""
     rows = (place.timeline[signal].of(rank=place.rank) for signal in ("ranges", "ops"))
     names = {name for frame in rows for name in frame.name.values if torch_names.OPTIMIZER_STEP.search(name)}
-    classes = [found[1].lower() for name in names if (found := _CLASS.search(name))]
+    many = (name for name in names if not torch_names.ONLY_PER_TENSOR.search(name))
+    classes = [found[1].lower() for name in many if (found := _CLASS.search(name))]
     # One with another name may be an Adam all the same: `FusedAdam`, `MyAdamW`.
     known = [_PASSES.get(name) or (_PASSES["adamw"] if "adam" in name else _OTHER) for name in classes]
     return max(known, key=lambda each: each.left("likely"), default=None)

@@ -31,6 +31,13 @@ def in_optimizer(place: Place) -> Mask:
     return launches_of(place, "kernels").while_open(torch_names.OPTIMIZER_RANGE, "ranges", "ops")
 
 
+def fusible(place: Place) -> Mask:
+    """One bool a row: was it launched by an optimizer of which one call could update many tensors?"""
+    return in_optimizer(place) & ~launches_of(place, "kernels").while_open(
+        torch_names.ONLY_PER_TENSOR, "ranges", "ops"
+    )
+
+
 def is_fused(place: Place) -> Mask:
     """One bool a row: does one launch update many tensors, or do all of the update of one?"""
     return place.kernels.name.matches(kernel_names.FUSED_UPDATE)
@@ -47,11 +54,13 @@ class HostUpdateRows(Struct, frozen=True):
 def host_update_rows(place: HostPlace) -> HostUpdateRows:
     """The ops by which the training thread updates tensor by tensor, inside the optimizer's steps.
 
-    A step that runs a backward pass (LBFGS calls its closure) is no update. On a processor the multi-tensor ops are
+    A step that runs a backward pass (LBFGS calls its closure) is no update, and of optimizers that have no other way
+    there is nothing to say. On a processor the multi-tensor ops are
     loops: they call an op for each tensor, and those count where a fused implementation is known.
     """
     ops = place.rows("ops")
-    marks = [rows.named(torch_names.OPTIMIZER_RANGE) for rows in (place.rows("ranges"), ops)]
+    frames = (place.rows("ranges"), ops)
+    marks = [rows.named(torch_names.OPTIMIZER_RANGE) for rows in frames]
     # The fused update of a processor counts the steps of each tensor by an op, besides.
     fused = ops.named(torch_names.FUSED_UPDATE).intervals
     marks = [rows.take(fused.overlap_ns(rows.start_ns, rows.end_ns) == 0) for rows in marks]
@@ -60,7 +69,8 @@ def host_update_rows(place: HostPlace) -> HostUpdateRows:
     with_closure = updating.overlap_ns(backward.start_ns, backward.end_ns).any()
     if not updating or with_closure:
         return HostUpdateRows(ops.take(np.zeros(len(ops), dtype=bool)), Intervals.empty())
-    updating = updating & place.window
+    only_per_tensor = Intervals.union(rows.named(torch_names.ONLY_PER_TENSOR).intervals for rows in frames)
+    updating = (updating & place.window) - only_per_tensor
     inner = ops.take(~ops.name.matches(torch_names.OPTIMIZER_RANGE))
     inner = inner.take(updating.overlap_ns(inner.start_ns, inner.end_ns) > 0)
     passes = passes_of(place)

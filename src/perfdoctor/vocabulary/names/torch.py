@@ -98,6 +98,8 @@ OPTIMIZER_STEP = regex(r"^Optimizer\.step#")
 OPTIMIZER_RANGE = regex(
     OPTIMIZER_STEP.pattern + r"|^\W*optimizer([_ .]?(step|update))?\W*$|\boptimizer[_ ]step\b", re.IGNORECASE
 )
+#: Optimizers of torch that have neither `fused` nor `foreach`.
+ONLY_PER_TENSOR = regex(OPTIMIZER_STEP.pattern + r"(LBFGS|Muon|SparseAdam)\.step$")
 #: Python around the update that may ask the device: the scaler of mixed precision, clipping, the optimizers.
 UPDATE_FUNCTION = regex(r"torch/(amp/grad_scaler|nn/utils/clip_grad|optim/\w+)\.py\(\d+\): ")
 UNSCALES = regex(r"^aten::_amp_foreach_non_finite_check_and_unscale_$")
