@@ -69,16 +69,31 @@ def test_it_stays_silent_where_it_happens_now_and_then():
     assert findings("results-copied-back", picture) == []
 
 
-def test_to_pageable_memory_it_is_a_symptom_of_pageable_copies():
+def test_beside_a_pageable_batch_that_takes_longer_it_is_a_symptom_of_pageable_copies():
+    picture = step(10, "D", copies="H" * 15 + " " * 15 + "D" * 10, kernels=" " * 15 + "#" * 15 + " " * 10)
+    found = diagnose(picture, list(load_rules().values())).findings
+    above = next(each for each in found if each.rule == "pageable-copies")
+    assert [each.rule for each in above.symptoms] == ["results-copied-back"]
+    assert "DataLoader" in above.fixes[0].how
+    assert "copied.synchronize()" in above.fixes[1].how
+
+
+def test_to_pageable_memory_it_is_the_cause_of_pageable_copies():
     """Also where a batch that is copied to the device, which is exposed-copies', takes longer."""
     picture = step(10, "D", copies="h" * 15 + " " * 15 + "D" * 10, kernels=" " * 15 + "#" * 15 + " " * 10)
     found = diagnose(picture, list(load_rules().values())).findings
     assert "exposed-copies" in [each.rule for each in found]
-    above = next(each for each in found if each.rule == "pageable-copies")
-    assert [each.rule for each in above.symptoms] == ["results-copied-back"]
+    above = next(each for each in found if each.rule == "results-copied-back")
+    (below,) = above.symptoms
+    assert below.rule == "pageable-copies"
+    assert "copies to pageable memory of the host" in below.summary
+    assert not any("DataLoader" in fix.how for fix in (*above.fixes, *below.fixes))
+    assert any("copied.synchronize()" in fix.how for fix in below.fixes)
 
 
 def test_it_is_a_symptom_of_exposed_copies():
     found = diagnose(step(10), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert "results-copied-back" in [each.rule for each in above.symptoms]
+    assert not any("batch" in fix.title for fix in above.fixes)
+    assert any("copied.synchronize()" in fix.how for fix in above.fixes)

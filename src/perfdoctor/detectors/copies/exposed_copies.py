@@ -55,7 +55,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     halved_at_most_ns = run.mean(lambda place: _halved_ns(place, share, with_unknown=True))
     table = directions(found.worst)
     direction = str(table.rows[0][0])
-    situation = "" if hidden_ns >= MOST_OF_IT * found.ns else "copy-bound"  # too little compute to hide them behind
+    situation = "to-host" if direction == "d2h" else ""
+    if hidden_ns < MOST_OF_IT * found.ns:
+        situation = "copy-bound"  # too little compute to hide them behind
     if direction in ("d2d", "memset"):
         situation = "on-device"
     yield Finding(

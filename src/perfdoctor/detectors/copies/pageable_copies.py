@@ -11,7 +11,13 @@ from perfdoctor.detectors.affected import affected
 from perfdoctor.detectors.saved_shares import Shares
 from perfdoctor.metrics.accounting.longest import longest_exposed
 from perfdoctor.metrics.copies.costs import PinnedRate, pinned_rate
-from perfdoctor.metrics.copies.transfers import before_work_begins, compute_stream, host_memory
+from perfdoctor.metrics.copies.transfers import (
+    NEARLY_ALL,
+    before_work_begins,
+    compute_stream,
+    host_memory,
+    pageable_to_host_share,
+)
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -117,6 +123,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     known = [each for each in pinned.rates.values() if each.source]
     are_measured = all(each.source in ("recording", "measured") for each in pinned.rates.values())
     slowest = min(known, key=lambda each: each.bytes_per_second, default=None)
+    to_host = pageable_to_host_share(worst)
+    situation = "to-host" if to_host >= NEARLY_ALL else "both-ways" if to_host > 1 - NEARLY_ALL else ""
     rates = [Measure(_SOURCES[slowest.source], slowest.bytes_per_second, "bytes_per_second")] if slowest else []
     yield Finding(
         rule="pageable-copies",
@@ -139,5 +147,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             *rates,
             *longest_exposed(run, "copies", lambda place: place.copies.text("host_memory").equals("pageable")),
         ),
+        situation=situation,
+        symptom_of=("results-copied-back",)
+        if situation == "to-host"
+        else (),  # what is not copied needs no pinned memory
         sources=dict.fromkeys(("pinned_ms", "at_best_ms", "at_worst_ms"), pinned.source),
     )

@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.detectors.of_work import of_copies
 from perfdoctor.detectors.saved_shares import shares
 from perfdoctor.metrics.accounting.longest import longest_exposed
-from perfdoctor.metrics.copies.transfers import by_op, copies_of, host_memory, owner, sizes, steps_with
+from perfdoctor.metrics.copies.transfers import (
+    NEARLY_ALL,
+    by_op,
+    copies_of,
+    host_memory,
+    owner,
+    pageable_to_host_share,
+    sizes,
+    steps_with,
+)
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
@@ -27,6 +36,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     worst, rows = found.worst, found.worst_rows
     if steps_with(worst, rows) < at["min_share_of_steps"] * worst.steps.used:
         return
+    cause = owner(worst, rows)
+    is_cause = cause == "pageable-copies" and pageable_to_host_share(worst) >= NEARLY_ALL
     yield found.finding(
         rule="results-copied-back",
         saving=shares(at, "avoidable_share").of(found.ns),
@@ -37,5 +48,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             by_op(worst, rows, f"Large copies to the host of rank {worst.rank}, a step"),
             *longest_exposed(run, "copies", large),
         ),
-        symptom_of=(owner(worst, rows),),
+        symptom_of=() if is_cause else (cause,),
     )

@@ -18,6 +18,8 @@ from perfdoctor.records.findings import Measure, Rows
 _FEWEST_OF_A_MODEL = 6
 #: Of copies that come again and again a hundredth, which nobody would notice, is taken for the start.
 _WORK_BEGINS_AT = 0.01
+#: Of exposed time: what fixes this share may stand for the whole.
+NEARLY_ALL = 0.8
 #: How many ops a table names.
 _TABLE_ROWS = 5
 #: Of the time from the first copy of a model to the last: reading and converting the next weight takes the rest.
@@ -77,6 +79,12 @@ def owner(place: Place, rows: Mask) -> str:
     """The rule that owns most of the time of these rows: pageable-copies or exposed-copies."""
     pageable = exposed_ns(place, rows & host_memory(place, "pageable"))
     return "pageable-copies" if 2 * pageable > exposed_ns(place, rows) else "exposed-copies"
+
+
+def pageable_to_host_share(place: Place) -> float:
+    """The share that copies to the host have of the exposed time of copies from and to pageable memory."""
+    rows = host_memory(place, "pageable") & ~before_work_begins(place)
+    return exposed_ns(place, rows & copies_of(place, "d2h")) / max(exposed_ns(place, rows), 1)
 
 
 def compute_stream(place: Place) -> int:
