@@ -16,6 +16,7 @@ import re
 from functools import cache, lru_cache
 
 from perfdoctor.patterns import regex
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import nccl
 
 _FAMILIES = {
@@ -31,7 +32,7 @@ _FAMILIES = {
     ),
     "convolution": (
         r"conv(?!ert)|dgrad|wgrad|fprop|winograd|scudnn|\d_?cudnn|s884cudnn|implicit_gemm|igemm_(fwd|bwd|wrw)"
-        r"|cudnn::cnn::|miopen|ConvFwd|ConvBwd|naive_conv"
+        r"|cudnn::cnn::|miopen(?!BatchNorm)|ConvFwd|ConvBwd|naive_conv"
     ),
     "gemm": (
         r"(?<!fb)gemm|\bbmm_|nvjet|Cijk_|matmul|gemv|splitK_?reduce|triton_(mm|bmm|tem)|triton_\w*_(add)?b?mm(_|\b)"
@@ -45,6 +46,9 @@ _FAMILIES = {
     ),
     "reduction": r"reduce|softmax|triton_(red|per)_|DeviceScan|Sort|topk|cumsum|nll_loss|cross_entropy|argmax|pool",
 }
+#: Inductor's loops and reductions name all ops that they were made of, also a product or a convolution of which they
+#: compute no more than its bias: what multiplies is a template, or a kernel of a library.
+_INDUCTOR_LOOP = r"triton_(poi|red|per|for|spl)_"
 
 # What proves the units that a matmul, a convolution or an attention kernel computes on. A name that proves neither is
 # unknown: many tools write kernels named "sgemm" or "flash_fwd_kernel", and some of those use tensor cores.
@@ -181,7 +185,8 @@ def _says(name: str, pattern: str) -> bool:
 @lru_cache(maxsize=65536)
 def family(name: str) -> str:
     """One of findings.KERNEL_FAMILIES; "other" where the name does not say."""
-    return next((known for known, pattern in _FAMILIES.items() if _says(name, pattern)), "other")
+    others = MATMUL_FAMILIES if _says(name, _INDUCTOR_LOOP) else ()
+    return next((known for known, pattern in _FAMILIES.items() if known not in others and _says(name, pattern)), "other")
 
 
 @lru_cache(maxsize=65536)
