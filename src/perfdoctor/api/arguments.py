@@ -254,7 +254,8 @@ def user_values(
 
     if parameters is not None and tokens_per_step is None:
         raise UsageError(
-            "parameters needs tokens_per_step", do="Give both: a step's model FLOP are 6 · parameters · tokens."
+            "parameters needs tokens_per_step",
+            do="Give both: a step's model FLOP are 6 · parameters · tokens (inference: 2 ·).",
         )
     if peaks is not None and not isinstance(peaks, Mapping):
         raise UsageError(f"peaks={peaks!r} is no mapping", do='Give FLOP/s and bytes/s by name: {"bf16": 989e12}.')

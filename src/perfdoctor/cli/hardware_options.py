@@ -39,7 +39,8 @@ TokensPerStep = Annotated[
     ),
 ]
 Parameters = Annotated[
-    str | None, typer.Option(help="Parameters of the model, 70B: MFU from 6 · parameters · tokens.", metavar="N")
+    str | None,
+    typer.Option(help="Parameters of the model, 70B: MFU from 6 · parameters · tokens (inference: 2 ·).", metavar="N"),
 ]
 
 _NUMBER = regex(r"(\d+(?:\.\d*)?(?:e[+]?\d{1,3})?)\s*([kMGBTP]?)")
@@ -56,7 +57,8 @@ def user_values(
 
     if parameters is not None and tokens_per_step is None:
         raise UsageError(
-            "--parameters needs --tokens-per-step", do="Give both: a step's model FLOP are 6 · parameters · tokens."
+            "--parameters needs --tokens-per-step",
+            do="Give both: a step's model FLOP are 6 · parameters · tokens (inference: 2 ·).",
         )
     from perfdoctor.hardware.peaks import the_one_named
 

@@ -71,11 +71,12 @@ class Efficiency(Struct, frozen=True):
     """Use of the peak, as means over all places. None where a number is unknown.
 
     MFU = model FLOP ÷ (peak · step); HFU is the same with all computed FLOP, recomputation included. `model_from`: the
-    source of the model's FLOP: shapes of ops, or 6 · parameters · tokens as given by the user. `known_share` is the
-    share of the matmul time whose FLOP are known: below 1 all numbers are lower bounds, below 0.5 MFU and HFU are not
-    reported. `peak_flop_per_second` is that of `data_type`, in which most was computed. `items`: what a step trains on,
-    tokens (given by the user) or targets of the loss, per GPU. `lacks`, what is missing for MFU: "shapes", "steps" (for
-    tokens per step), "peaks" of the GPU, the "data_type", or the peak of that type ("type_peak").
+    source of the model's FLOP: shapes of ops, or 6 · parameters · tokens (inference: 2 ·) as given by the user.
+    `known_share` is the share of the matmul time whose FLOP are known: below 1 all numbers are lower bounds, below 0.5
+    MFU and HFU are not reported. `peak_flop_per_second` is that of `data_type`, in which most was computed. `items`:
+    what a step trains on, tokens (given by the user) or targets of the loss, per GPU. `lacks`, what is missing for MFU:
+    "shapes", "steps" (for tokens per step), "peaks" of the GPU, the "data_type", or the peak of that type
+    ("type_peak").
     """
 
     model_from: Literal["shapes", "parameters", ""]

@@ -103,6 +103,15 @@ def test_parameters_and_tokens_tell_mfu_without_any_shape():
     assert result.lacks == ()
 
 
+def test_of_inference_the_size_of_the_model_counts_forward_alone():
+    """Two of the six FLOP for each parameter and token: prefill of Llama-2-13B in 0.5 s."""
+    step = (op("aten::linear", 499, [], types=""), op("aten::silu", 1, [], types="", kernel=ELEMENTWISE))
+    given = {"parameters": 13e9, "tokens_per_step": 8192, "peaks": {"bf16": 989e12}}
+    assert found(*step, **given).mfu == pytest.approx(2 * 13e9 * 8192 / (989e12 * 0.5), rel=1e-3)
+    trained = (*step, op("aten::nll_loss_forward", 1, [], types="", kernel=ELEMENTWISE))
+    assert found(*trained, **given).mfu == pytest.approx(6 * 13e9 * 8192 / (989e12 * 0.501), rel=1e-3)
+
+
 def test_tokens_of_a_step_are_not_held_against_a_window_without_steps():
     run = recorded(op("aten::add", 10, [], types="", kernel=GEMM), parameters=1e9, tokens_per_step=1000)
     frames = {signal: frame for signal, frame in run.frames.items() if signal != "ranges"}

@@ -33,9 +33,7 @@ def in_optimizer(place: Place) -> Mask:
 
 def fusible(place: Place) -> Mask:
     """One bool a row: was it launched by an optimizer of which one call could update many tensors?"""
-    return in_optimizer(place) & ~launches_of(place, "kernels").while_open(
-        torch_names.ONLY_PER_TENSOR, "ranges", "ops"
-    )
+    return in_optimizer(place) & ~launches_of(place, "kernels").while_open(torch_names.ONLY_PER_TENSOR, "ranges", "ops")
 
 
 def is_fused(place: Place) -> Mask:

@@ -4,6 +4,7 @@
 MFU = model FLOP of a step ÷ (peak · step)         PaLM, arXiv 2204.02311, appendix B
 HFU = FLOP computed in a step ÷ (peak · step)      Korthikanti et al., arXiv 2205.05198, section 6: with recomputation
 model FLOP ≈ 6 · parameters · tokens               2 forward and 4 backward for each; without attention's scores
+           ≈ 2 · parameters · tokens               of inference, which is forward alone
 ```
 The peak is the dense one of the data type in which most was computed. Where types are mixed this is the faster one more
 often than not, and what runs in the slower counts as time lost.
@@ -17,6 +18,7 @@ from msgspec import Struct
 from perfdoctor.hardware.peaks import Peaks
 from perfdoctor.metrics.accounting.real_time import real_step_ns
 from perfdoctor.metrics.host.batch_items import targets_per_step
+from perfdoctor.metrics.program import kind_of_work
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.metrics.work.op_work import OpWork, known_share, op_work
 from perfdoctor.metrics.work.roofline import roofline
@@ -29,12 +31,12 @@ from perfdoctor.vocabulary.names import kernels as kernel_names
 #: With less of the time of matrix products counted, "at least" says more about the recording than about the run.
 _LEAST_KNOWN_SHARE = 0.5
 #: For each parameter and token: a product forward, and one for each of two gradients, at two FLOP.
-_FLOP_PER_PARAMETER_AND_TOKEN = 6
+_FORWARD, _FORWARD_AND_BACKWARD = 2, 6
 
 
-def model_flop(parameters: float, tokens: float) -> float:
-    """FLOP of one step, forward and backward, by the size of the model."""
-    return _FLOP_PER_PARAMETER_AND_TOKEN * parameters * tokens
+def model_flop(parameters: float, tokens: float, *, only_forward: bool = False) -> float:
+    """FLOP of one step, forward and backward unless `only_forward`, by the size of the model."""
+    return (_FORWARD if only_forward else _FORWARD_AND_BACKWARD) * parameters * tokens
 
 
 def utilization(flop: float, peak_flop_per_second: float, step_ns: float) -> float:
@@ -50,7 +52,9 @@ def efficiency(run: Run) -> Efficiency | None:
         return None
     user_values = run.timeline.user_values
     # Tokens a step cannot be held against a window of unknown many steps.
-    given = model_flop(user_values.parameters, user_values.tokens_per_step) if run.whole_steps else 0.0
+    only_forward = kind_of_work(run.timeline).kind == "inference"
+    by_size = model_flop(user_values.parameters, user_values.tokens_per_step, only_forward=only_forward)
+    given = by_size if run.whole_steps else 0.0
     best = max(counted, key=lambda each: float(each.work.ns[each.work.known].sum()))
     is_given = best.data_type in user_values.peaks
     source = f"--peak {best.data_type}" if is_given else best.peaks.source if best.peaks else ""

@@ -141,7 +141,7 @@ CAST_TO_FP64 = regex(r"lambda\(double")
 ON_FP64 = regex(r"(Functor\w*|Op|Ops|_kernel|_forward|_backward)<double\b|lambda\(double|(_|^)float64|<double, double")
 #: One launch over many tensors, which are parameters or their gradients.
 OVER_PARAMETERS = regex(r"multi_tensor_apply|foreach", re.IGNORECASE)
-#: One launch that updates many tensors (PyTorch's `foreach` and `fused`, Apex's multi_tensor), or does all of the update
+#: One launch that updates many tensors (PyTorch's `foreach` and `fused`, Apex's multi_tensor), or does the whole update
 #: of one (bitsandbytes).
 FUSED_UPDATE = regex(r"multi_tensor|fused|foreach|k(Precondition)?Optimizer(32bit|Static8bit)", re.IGNORECASE)
 #: The sum over the batch is inside each block, which stands for a piece of a weight (cuDNN, CUTLASS, MIOpen).
@@ -186,7 +186,9 @@ def _says(name: str, pattern: str) -> bool:
 def family(name: str) -> str:
     """One of findings.KERNEL_FAMILIES; "other" where the name does not say."""
     others = MATMUL_FAMILIES if _says(name, _INDUCTOR_LOOP) else ()
-    return next((known for known, pattern in _FAMILIES.items() if known not in others and _says(name, pattern)), "other")
+    return next(
+        (known for known, pattern in _FAMILIES.items() if known not in others and _says(name, pattern)), "other"
+    )
 
 
 @lru_cache(maxsize=65536)
