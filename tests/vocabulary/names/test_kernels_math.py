@@ -38,6 +38,10 @@ ampere_dgemm_128x64_nn | unknown | fp64
 void gemmSN_NN_kernel<float, 256, 4, 2, 8, 4, 4, false, cublasGemvTensorStridedBatched<float const>>(P) | no_tensor_core | fp32
 void gemvNSP_kernel<__half, __half, __half, float, 1, 32, 4, 1024>(cublasGemvParams) | no_tensor_core | half
 std::enable_if<!(false), void>::type internal::gemvx::kernel<int, int, float, float, float, float, false>(P) | no_tensor_core | fp32
+std::enable_if<true, void>::type internal::gemvx::kernel<int, int, __nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float, true>(P) | no_tensor_core | half
+void gemmSN_TN_kernel<float, 128, 16, 2, 4, 4, 4, true, cublasGemvTensorStridedBatched<__nv_bfloat16 const>, cublasGemvTensorStridedBatched<__nv_bfloat16> >(P) | no_tensor_core | half
+void dot_kernel<float, 128, 0, cublasDotParams<cublasGemvTensorStridedBatched<__nv_bfloat16 const>, cublasGemvTensorStridedBatched<float> > >(P) | no_tensor_core | half
+void gemv2N_kernel<int, int, float2, float2, float2, float2, 128, 8, 4, 4, 1, false>(P) | no_tensor_core | unknown
 void wgrad_alg1_nd_float_engine<float, float, (int)3, (int)0, (int)5, (int)7>(int) | no_tensor_core | fp32
 void cudnn::cnn::wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5, false, 512>(int) | no_tensor_core | fp32
 void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int) | no_tensor_core | fp32

@@ -84,8 +84,9 @@ _LAYOUT_CHANGE = r"nchw_?to_?nhwc|nhwc_?to_?nchw|batched_transpose_\d+x\d+|trans
 _XMMA = regex(r"xmma_\w{0,80}?_(?:[a-z]{1,8}\d{1,4}){2}_([a-z]{1,8}?\d{1,4}?)(?:bf16|tf32|f\d\d|i32|c\d\d)_")
 _NVJET = regex(r"nvjet_(?:sm\d+_)?([a-z])[a-z]{2,5}_")
 _TENSILE = regex(r"Cijk_[A-Z]\w{1,16}?_[A-Z]\w{1,16}?_((?:F8|B8|I8){1,4}[A-Z]{0,8}|4xi8\w{0,16}|[HBSDCZI]{1,8})_")
+_TENSOR = regex(r"cublasGemvTensor\w*<(double|float|__half|__nv_bfloat16) const>")  # what cuBLAS's gemv, dot, … read
 _FIRST_ARGUMENT = regex(  # the element type that a template names first: gemv2T_kernel<int, int, float, …>
-    r"<(?:(?:int|bool|unsigned int|\(\w+\)\w+|\w*\d+|true|false), ){0,8}"
+    r"<(?:(?:int|bool|unsigned int|\(\w+\)\w+|\d+|true|false), ){0,8}"
     r"(double|float|__half|half|c10::Half|c10::BFloat16|__nv_bfloat16)\b"
 )
 _BY_LETTER = {"h": "half", "t": "half", "q": "half", "r": "half", "o": "half", "s": "tf32", "d": "fp64"}
@@ -238,6 +239,8 @@ def _named_type(name: str) -> str:
     if found := _TENSILE.search(name):
         first = found.group(1)[0]
         return {"S": "fp32", "D": "fp64", "C": "unknown", "Z": "unknown"}.get(first, "half")
+    if found := _TENSOR.search(name):
+        return _BY_WORD.get(found.group(1), "half")
     if (is_vector_product(name) or is_depthwise(name)) and (found := _FIRST_ARGUMENT.search(name)):
         return _BY_WORD.get(found.group(1), "half")
     return ""
