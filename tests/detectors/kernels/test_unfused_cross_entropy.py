@@ -24,6 +24,7 @@ def test_it_fires_on_the_kernels_for_fewer_classes(name):
         "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>(float*)",
         "void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float, float, float, SoftMaxForwardEpilogue>(float*)",
         "triton_red_fused__log_softmax_nll_loss_forward_4",
+        "void cunn_SoftMaxXEntropyForward<4, c10::Half, float, float, c10::Half, LogSoftMaxForwardEpilogue>(float*, c10::Half*)",
         "void liger_cross_entropy_kernel(float*)",
     ],
 )

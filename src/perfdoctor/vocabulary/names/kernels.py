@@ -157,7 +157,8 @@ SOFTMAX = regex(r"softmax", re.IGNORECASE)
 #: The logarithm of it. In PyTorch's own kernel (PersistentSoftmax.cuh) the fifth template argument says so.
 _LOG_SOFTMAX = r"log_?softmax|softmax_warp_(?:for|back)ward<[^<>]*?, (?:\(int\))?\d+, (?:true|\(bool\)1)"
 LOGARITHM = regex(_LOG_SOFTMAX + "|log_kernel", re.IGNORECASE)
-CROSS_ENTROPY = regex(_LOG_SOFTMAX + "|nll_loss", re.IGNORECASE)
+#: Apex's loss is one kernel forward and one backward, with the epilogue of a logarithm in its name.
+CROSS_ENTROPY = regex(rf"^(?!.*XEntropy).*({_LOG_SOFTMAX}|nll_loss)", re.IGNORECASE)
 SOFTMAX_BACKWARD = regex(r"softmax\w*back|softmax\w*_bwd", re.IGNORECASE)
 EXPONENTIAL = regex(r"exp_kernel_cuda")
 SUM = regex(r"reduce_kernel<")
