@@ -25,8 +25,9 @@ class RooflineRow(Struct, frozen=True):
     `kind`: family (all of it whose FLOP or bytes are known), op (one op with one set of sizes), or memory (memory-bound
     kernels, by op). `flop` excludes what a causal mask skips. `moved_bytes` counts each input and each result once;
     kernels move at least that, so that `share_of_roof` is a lower bound. `unknown_ns`: in a family, the time of kernels
-    about which nothing is known. `limit`: which of the two roofs applies. `counted_bytes_per_second`: what the GPU's
-    counters saw its memory move while these kernels ran; bytes that a cache holds are not among them.
+    about which nothing is known. `limit`: which of the two roofs applies; "" also where a cache held the bytes.
+    `counted_bytes_per_second`: what the GPU's counters saw its memory move while these kernels ran; bytes that a cache
+    holds are not among them.
     """
 
     kind: Literal["family", "op", "memory"]

@@ -13,10 +13,12 @@ from msgspec.structs import replace
 from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.host.batch_items import targets
+from perfdoctor.metrics.kernels import memory_bandwidth
 from perfdoctor.metrics.work.efficiency import efficiency, model_flop, utilization
 from perfdoctor.metrics.work.roofline import least_ns, roof
 from perfdoctor.model.timeline import Device, Frame, Text, Timeline, UserValues
 from perfdoctor.records.work_done import Efficiency, RooflineRow
+from perfdoctor.vocabulary.rulebook import load_rules
 
 MS = 1_000_000
 H100 = Device(0, 0, "NVIDIA H100 80GB HBM3", sm_count=132)
@@ -355,6 +357,15 @@ def test_kernels_that_only_pass_over_numbers_are_held_against_memory():
     moved = 3 * 8192 * 8192 * 2
     assert (row.name, row.moved_bytes, row.flop, row.limit) == (ELEMENTWISE, moved, None, "memory")
     assert row.share_of_roof == pytest.approx(moved / 0.5e-3 / 3.35e12)
+
+
+def test_bytes_that_come_faster_than_from_memory_are_not_held_against_it():
+    """0.4 GB in 60 µs would be 6.7 TB/s, of 3.35."""
+    shape = [4096, 4096, 2]
+    row = row_of(found(mm(1), op("aten::add", 0.06, [shape, shape, []], kernel=ELEMENTWISE, types="float")), "memory")
+    assert row.moved_bytes == 3 * 4096 * 4096 * 2 * 4
+    assert (row.share_of_roof, row.limit) == (None, "")
+    assert load_rules()["memory-bound-kernels"].at["faster_than_memory"] == memory_bandwidth.MOST_OF_PEAK
 
 
 def test_without_peaks_the_work_is_there_and_the_roof_is_not():

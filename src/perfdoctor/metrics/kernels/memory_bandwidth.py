@@ -48,6 +48,11 @@ _BYTES_PER_ELEMENT = {
 }  # fmt: skip
 
 
+#: Of the peak: what passes over its numbers faster than this read them from a cache, or read fewer than its shapes say.
+#: Also the threshold `faster_than_memory` of memory-bound-kernels.
+MOST_OF_PEAK = 1.05
+
+
 class Rates(Struct, frozen=True):
     """One value for each of a place's kernels: bytes that it moves at the least, and their rate as a share of the peak.
 

@@ -188,6 +188,8 @@ def _memory(place: Place, peaks: Peaks | None) -> Iterator[RooflineRow]:
         measured = _counted(place, members, place.kernel_ns[members], peaks)
         rate = measured or passed / ns * 1e9
         share = rate / bandwidth if bandwidth else None
+        if share is not None and not measured and share > memory_bandwidth.MOST_OF_PEAK:
+            share = None  # of what came from a cache nothing is known
         yield RooflineRow(
             kind="memory",
             name=names.values[code],
