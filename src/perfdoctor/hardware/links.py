@@ -33,12 +33,14 @@ class Link(Struct, frozen=True):
     """One GPU's links to the others of its machine, one way, in bytes/s. `source` is the vendor's document.
 
     `peak_bytes_per_second` is of all links together, `pair_bytes_per_second` of those between two GPUs on the sparsest
-    published board, which a collective of any number of ranks can use.
+    published board, which a collective of any number of ranks can use, `between_bytes_per_second` of those between two
+    on the densest, which no copy from one to the other exceeds.
     """
 
     name: str
     peak_bytes_per_second: float
     pair_bytes_per_second: float
+    between_bytes_per_second: float
     source: str = ""
 
 
@@ -57,7 +59,10 @@ def _entry(table: str, gpu_name: str) -> dict[str, Any] | None:
 def link_of(gpu_name: str) -> Link | None:
     """The links of this GPU. None where it is not in the table, or its name fits boards with different links."""
     entry = _entry("link", gpu_name)
-    return Link(entry["name"], entry["peak"] * 1e9, entry["pair"] * 1e9, entry["source"]) if entry else None
+    if entry is None:
+        return None
+    peak, pair, between = (rate * 1e9 for rate in (entry["peak"], entry["pair"], entry.get("between", entry["peak"])))
+    return Link(entry["name"], peak, pair, between, entry["source"])
 
 
 def nvlink_bytes_per_second(gpu_name: str) -> float:

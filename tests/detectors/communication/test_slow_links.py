@@ -95,7 +95,9 @@ def test_it_is_a_symptom_of_exposed_communication():
 def test_the_table_knows_only_boards_whose_links_their_name_tells(name, link):
     found = link_of(name)
     assert (found and found.name) == link
-    assert found is None or found.pair_bytes_per_second <= found.peak_bytes_per_second
+    assert found is None or (
+        found.pair_bytes_per_second <= found.between_bytes_per_second <= found.peak_bytes_per_second
+    )
 
 
 # What was measured of the same links

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from recorded import of_recordings, recording
 from view_tables import GPU_RECORDINGS, inside_ns, on_device, plain_rows, tables_of, window_of
 
-from perfdoctor.hardware.links import link_of
 from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Text, merge
@@ -104,14 +103,20 @@ def test_a_link_that_was_sampled_narrower_counts():
     assert row["peak bandwidth"] == pytest.approx(8 * 16e9 * 128 / 130 / 8)
 
 
-def test_between_gpus_the_bound_is_that_of_their_links():
-    drawn = draw(kernels="##", copies="  x", launched_us_before=50, repeat=4, gpu="NVIDIA A100-SXM4-80GB")
+@pytest.mark.parametrize(
+    ("gpu", "most"),
+    [
+        ("NVIDIA A100-SXM4-80GB", 300e9),  # through NVSwitch
+        ("Tesla V100-SXM3-32GB", 150e9),
+        ("Tesla V100-SXM2-16GB", 75e9),  # one to three of its six links lead to one neighbour
+        ("AMD Instinct MI300X", 64e9),  # each of its seven links leads to another GPU
+    ],
+)
+def test_between_gpus_the_bound_is_that_of_the_links_that_join_two(gpu, most):
+    drawn = draw(kernels="##", copies="  x", launched_us_before=50, repeat=4, gpu=gpu)
     frame = drawn.copies.with_columns(direction=Text.constant("p2p", len(drawn.copies)))
     (row,) = tables(prepare(replace(drawn, frames={**drawn.frames, "copies": frame})))["copies"]
-    assert (row["direction"], row["peak bandwidth"]) == (
-        "GPU to GPU",
-        link_of("NVIDIA A100-SXM4-80GB").peak_bytes_per_second,
-    )
+    assert (row["direction"], row["peak bandwidth"]) == ("GPU to GPU", pytest.approx(most))
 
 
 def test_an_unknown_gpu_has_no_peak_bandwidth():

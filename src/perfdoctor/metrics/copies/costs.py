@@ -147,7 +147,7 @@ def _bound(place: Place, direction: str, host_link: float) -> float:
         return host_link or np.nan
     if direction == "p2p":
         link = link_of(place.info.name)
-        return link.peak_bytes_per_second if link else np.nan
+        return link.between_bytes_per_second if link else np.nan
     known = peaks(place)
     memory = known.memory_bytes_per_second if known else place.info.memory_bytes_per_second
     return {"d2d": memory / 2, "memset": float(memory)}.get(direction, np.nan) or np.nan
