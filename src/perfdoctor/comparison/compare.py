@@ -20,7 +20,7 @@ from perfdoctor.comparison.records import (
 )
 from perfdoctor.comparison.refusal import not_comparable, refuse
 from perfdoctor.comparison.settings import differing
-from perfdoctor.comparison.snapshot import without_kernels, without_ops
+from perfdoctor.comparison.snapshot import by_listed_kernels, without_kernels
 from perfdoctor.comparison.statistics import (
     NO_CHANGE_WITHIN,
     USUAL_SPREAD,
@@ -113,10 +113,12 @@ def compare(
 
 
 def alike(runs: Sequence[Snapshot]) -> list[Snapshot]:
-    """The runs, all reduced to what the least detailed of them knows: kernel names alone, or the parts of the step."""
+    """The runs, all reduced to what the least detailed of them knows: names of the longest kernels, or the parts of
+    the step.
+    """
     if not all(each.by_kernel for each in runs):
         return [without_kernels(each) for each in runs]
-    return list(runs) if all(each.by_op for each in runs) else [without_ops(each) for each in runs]
+    return list(runs) if all(each.by_op for each in runs) else by_listed_kernels(runs)
 
 
 def _common_share(one: Snapshot, other: Snapshot) -> float | None:

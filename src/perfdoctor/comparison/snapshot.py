@@ -19,6 +19,7 @@ from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.timed_steps import FEWEST_BEHIND, steady
 from perfdoctor.metrics.host.costs import line_costs
+from perfdoctor.metrics.kernels.costs import TABLE_ROWS
 from perfdoctor.metrics.work.phases import FORWARD
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.run import Run
@@ -28,6 +29,7 @@ from perfdoctor.records.findings import Advice, Rows, with_symptoms
 from perfdoctor.records.savings import CASES
 from perfdoctor.system.project import Project, project_from
 from perfdoctor.system.run_folder import TimedSteps
+from perfdoctor.vocabulary.basis import EXECUTION, ITERATION, STEP
 from perfdoctor.vocabulary.names.python_code import first_user_function
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
@@ -37,9 +39,11 @@ _OTHERS_ON_THE_CORES = "busy-machine"
 #: Fewer timed steps than the least that is timed behind the recorded ones say no more than these do. Launches that wait
 #: in a GPU's queue (1,024 at most) are those of a few steps: of fifty they are a small share.
 FEWEST_TIMED, FEWEST_TIMED_ON_GPU = FEWEST_BEHIND, 50
-#: `train.py(10): forward`
 #: A stored distribution of steps is drawn with at most so many: more say no more of it.
 _MOST_STEPS = 10_000
+#: What a step is called, where there are some.
+_NOUNS = frozenset(basis.noun for basis in (STEP, ITERATION, EXECUTION))
+#: `train.py(10): forward`
 _LINE = regex(r"\(\d+\)(?=: )")
 
 
@@ -221,7 +225,7 @@ def _of_document(name: str, document: Mapping[str, Any], rules: Mapping[str, Rul
     return Snapshot(
         name=name,
         step_ns=step_ns,
-        basis="step" if steps["used"] else "",
+        basis=_stored_noun(run) if steps["used"] else "",
         steps=StepSample(_stored_steps(steps, step_ns), scale, contended),
         parts=parts,
         compute=compute,
@@ -250,6 +254,12 @@ def _of_document(name: str, document: Mapping[str, Any], rules: Mapping[str, Rul
             (row["metric"], row["unit"], row["mean_in_kernels"]) for row in document.get("gpu_metrics", ())
         ),
     )
+
+
+def _stored_noun(run: Mapping[str, Any]) -> str:
+    """What a step is called; documents of earlier versions do not say it. Of a damaged one no other text is taken."""
+    noun = (run.get("basis") or {}).get("noun")
+    return noun if noun in _NOUNS else STEP.noun
 
 
 def _stored_timed(document: Mapping[str, Any] | None) -> TimedSteps | None:
@@ -288,9 +298,10 @@ def _stored_parts(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], 
         parts += [(part, ns * a_step) for part, ns in sizes.items()]
         if row["device"] is not None:
             kinds = row["compute_by_family_ns"]
-        else:  # a training thread stands for the device; work of no phase counts as forward
+        else:  # a training thread stands for the device; beside a backward pass, work of no phase counts as forward
             phases = row.get("compute_by_phase_ns", {})
-            kinds = {FORWARD if name == "other" else name: ns for name, ns in phases.items()}
+            rest = FORWARD if phases.get("backward") != 0 else "other"
+            kinds = {rest if name == "other" else name: ns for name, ns in phases.items()}
         alone = row["compute_ns"] / max(sum(kinds.values()), 1)
         compute += [(kind, ns * alone * a_step) for kind, ns in kinds.items()]
     return {part: ns for part, ns in sums(parts).items() if ns}, {kind: ns for kind, ns in sums(compute).items() if ns}
@@ -316,13 +327,13 @@ def _stored_work(document: Mapping[str, Any], parts: Mapping[str, float]) -> Ite
     units = np.mean([round(window / step) if step else 1 for window, step in windows]) if windows else 1
     kernels = [row for row in document["kernels"] if row["family"] != "communication"]
     whole = sum(row["total_ns"] for row in kernels) / places / units
-    left = parts.get("compute", 0.0)
+    left, is_full = parts.get("compute", 0.0), len(document["kernels"]) >= TABLE_ROWS
     share = min(left / whole, 1.0) if whole else 0.0  # kernels that overlap share the time
     for row in kernels:
         ns = row["total_ns"] / places / units * share
         left -= ns
         yield WorkTime("compute", row["family"], row["name"], "", "", "", "", "", ns, row["count"] / places / units)
-    if not math.isclose(left, 0, abs_tol=1):
+    if is_full or not math.isclose(left, 0, abs_tol=1):
         yield WorkTime("compute", "", "", "", "", "", "", "", left, 0)
     for part, ns in parts.items():
         if part != "compute":
@@ -367,6 +378,35 @@ def without_ops(snapshot: Snapshot) -> Snapshot:
         return (work.part, *((work.group, work.kernel) if is_kernel else ("", "")), "", "", "", "", "")
 
     return replace(snapshot, work=summed((names(each), each.ns, each.count) for each in snapshot.work), by_op=False)
+
+
+def by_listed_kernels(runs: Sequence[Snapshot]) -> list[Snapshot]:
+    """The runs reduced to kernel names, and these to those that each would list: a stored diagnosis has the longest.
+
+    What is shorter in all runs than all that one of them lists is of the nameless rest: there it may be as well.
+    """
+    least = max((_least_listed(run) for run in runs if not run.by_op), default=0.0)
+    runs = [without_ops(run) for run in runs]
+    longest: dict[str, float] = {}
+    for each in (each for run in runs for each in run.work if _is_kernel(each)):
+        longest[each.kernel] = max(each.ns, longest.get(each.kernel, 0.0))
+
+    def names(work: WorkTime) -> tuple[str, ...]:
+        is_rest = _is_kernel(work) and longest[work.kernel] < least
+        return (work.part, *[""] * (len(work.names) - 1)) if is_rest else work.names
+
+    return [replace(run, work=summed((names(each), each.ns, each.count) for each in run.work)) for run in runs]
+
+
+def _least_listed(run: Snapshot) -> float:
+    """The least ns of a kernel that the run lists, where others are its nameless rest; 0 where all are listed."""
+    if not any(each.part == "compute" and not each.kernel for each in run.work):
+        return 0.0
+    return min((each.ns for each in run.work if _is_kernel(each)), default=math.inf)
+
+
+def _is_kernel(work: WorkTime) -> bool:
+    return work.part == "compute" and bool(work.kernel)
 
 
 def without_kernels(snapshot: Snapshot) -> Snapshot:

@@ -238,12 +238,13 @@ def _on_host(place: Place, part: str, pieces: Intervals, signals: Sequence[str])
 
 def _host_phase(place: Place, rows: Frame, *, is_work: bool) -> Ints:
     """The phase of each row as in `phase_of`, of the ops that are the work on a run without a GPU; else the first."""
-    backward = when_open(place.timeline, place.rank, torch_names.AUTOGRAD_NODE, "ops")
-    if not is_work or not backward:
+    if not is_work:
         return np.zeros(len(rows), np.int64)
+    backward = when_open(place.timeline, place.rank, torch_names.AUTOGRAD_NODE, "ops")
     updating = when_open(place.timeline, place.rank, torch_names.OPTIMIZER_RANGE, "ops", "ranges")
     inside = [spans.overlap_ns(rows.start_ns, rows.start_ns + 1) > 0 for spans in (updating, backward)]
-    return np.where(inside[0], 3, np.where(inside[1], 2, 1)).astype(np.int64)
+    rest = 1 if backward else 0  # what is no backward pass is known only where one was seen
+    return np.where(inside[0], 3, np.where(inside[1], 2, rest)).astype(np.int64)
 
 
 def _host_rows(place: Place, signals: Sequence[str], *, own_lines: bool) -> tuple[Frame, bool]:

@@ -59,7 +59,7 @@ def work_rows(comparison: Comparison | ScalingResult) -> Iterator[str]:
     yield "| work | | difference |"
     yield "| --- | --- | --: |"
     shown = comparison.work[:SHOWN]
-    for each, name in zip(shown, words.works(shown), strict=True):
+    for each, name in zip(shown, words.works(shown, without_gpu=comparison.without_gpu), strict=True):
         more = " · ".join(text for text in (words.FATES[each.fate], words.count(each), words.renamed(each)) if text)
         yield f"| {escaped(name)} | {escaped(more)} | {words.delta(each.delta_ns)} |"
     rest = comparison.work_rest_ns + sum(each.delta_ns for each in comparison.work[SHOWN:])

@@ -101,7 +101,7 @@ def work_rows(comparison: Comparison | ScalingResult, most: int, console: Consol
     if not shown:
         return
     width = min(console.width, WIDEST)
-    names = words.works(shown, max(width - _NUMBERS, 24))
+    names = words.works(shown, max(width - _NUMBERS, 24), without_gpu=comparison.without_gpu)
     rows = []
     for each, name in zip(shown, names, strict=True):
         more = " · ".join(part for part in (words.FATES[each.fate], words.count(each)) if part)

@@ -188,17 +188,19 @@ def setting(each: Setting) -> str:
     return f"{each.name}: {clean_name(each.before)} → {clean_name(each.after)}"
 
 
-def works(rows: Sequence[Changed], limit: int = 140) -> list[str]:
+def works(rows: Sequence[Changed], limit: int = 140, *, without_gpu: bool = False) -> list[str]:
     """Name and place of each row, of idle time what the host did meanwhile; different rows have different names."""
-    return names_apart([_work(each) for each in rows], limit)
+    return names_apart([_work(each, without_gpu=without_gpu) for each in rows], limit)
 
 
 def work_rows(found: Comparison | ScalingResult) -> list[tuple[Changed, str]]:
     """All listed work, each with its name."""
-    return list(zip(found.work, works(found.work), strict=True))
+    return list(zip(found.work, works(found.work, without_gpu=found.without_gpu), strict=True))
 
 
-def _work(each: Changed) -> str:
+def _work(each: Changed, *, without_gpu: bool) -> str:
+    if each.part == "compute" and not each.label and not without_gpu:
+        return "kernels that are not listed"
     name = clean_name(each.label, PROSE_LIMIT) if each.label else "host work not known"
     name = f"{name} ({clean(each.where)})" if each.where else name
     return name if each.part in _NAMED_ALONE and each.label else f"{PARTS[each.part].short}: {name}"
