@@ -161,6 +161,19 @@ def test_a_diagnosis_says_the_same_of_growth_but_is_not_replayed(series):
     assert [each.by for each in again.ahead] == ["fit"]
 
 
+def test_diagnoses_without_names_of_work_are_a_series_as_their_recordings_are(series):
+    """Of a run without a GPU a diagnosis lists no kernels."""
+    unnamed = [
+        replace(each, snapshot=replace(each.snapshot, work=tuple(
+            replace(work, group="", kernel="", op="") for work in each.snapshot.work
+        )))
+        for each in series("weak")
+    ]  # fmt: skip
+    found = scaling(unnamed, "weak")
+    assert found.ranks == scaling(series("weak")).ranks
+    assert not any("same names" in note for note in found.notes)
+
+
 def stored_diagnosis(recorded):
     diagnosis = examine(recorded.run, list(load_rules().values())).diagnosis
     return msgspec.json.decode(json_report.render(diagnosis))

@@ -125,7 +125,7 @@ def refuse_series(series: Sequence[Recorded]) -> None:
                 f"{first.name} and {other.name} are no series: the one ran on {ours}, the other on {theirs}",
                 do="Record all on GPUs of one kind.",
             )
-        if in_common(first, other) < LEAST_IN_COMMON:
+        if by_names(first, other) and in_common(first, other) < LEAST_IN_COMMON:
             raise PerfdoctorError(
                 f"{first.name} and {other.name} are no series: less than half of their compute time has the same names",
                 do="Give recordings of one model and one program, on different numbers of GPUs.",

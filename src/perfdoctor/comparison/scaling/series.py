@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from perfdoctor.comparison.compare import FEW_STEPS, MOST_WORK, alike, step_between
-from perfdoctor.comparison.matching import USUALLY_IN_COMMON, changes, in_common, merged
+from perfdoctor.comparison.matching import USUALLY_IN_COMMON, by_names, changes, in_common, merged
 from perfdoctor.comparison.promise import finding_changes
 from perfdoctor.comparison.records import Changed, Snapshot, StepChange
 from perfdoctor.comparison.refusal import refuse_series
@@ -141,7 +141,7 @@ def _settings(series: Sequence[Recorded], kind: Kind) -> Iterator[SettingOver]:
 def _notes(series: Sequence[Recorded], kind: Kind, rungs: int) -> Iterator[str]:
     first = series[0].snapshot
     for each in series[1:]:
-        share = in_common(first, each.snapshot)
+        share = in_common(first, each.snapshot) if by_names(first, each.snapshot) else 1.0
         if share < USUALLY_IN_COMMON:
             yield (
                 f"Only {100 * share:.0f} % of the compute time of {first.name} and {each.snapshot.name} has the "
