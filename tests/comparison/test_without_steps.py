@@ -74,6 +74,15 @@ def test_snapshots_are_compared_by_their_peaks_and_by_the_lines_that_held_them(t
     assert compare([snapshot(paths[0])], [of_document("now", document, RULES)]).memory == found.memory
 
 
+def test_of_several_runs_a_side_the_largest_peak_of_each_device_counts(tmp_path):
+    small, large = (snapshot(held(tmp_path, f"{mib}.pickle", model=mib)) for mib in (40, 100))
+    for before in ([small, large], [large, small]):
+        found = compare(before, [small])
+        (device,) = found.memory
+        assert (device.before_bytes, device.after_bytes) == found.peaks == (100 * MIB, 40 * MIB)
+        assert [each.before_bytes for each in device.holders] == [100 * MIB]
+
+
 def test_the_rest_of_a_peak_is_no_line_that_held_nothing(tmp_path):
     many = {f"line{number:02}": 30 - number for number in range(15)}
     found = compare(*([snapshot(held(tmp_path, f"{at}.pickle", **{**many, at: 100}))] for at in ("one", "other")))

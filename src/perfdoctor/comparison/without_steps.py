@@ -62,13 +62,18 @@ def of_memory(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Comparis
 
 def memory_changes(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Iterator[MemoryChange]:
     """The peak of each device that both sides know, and of the lines that held memory then those that changed most."""
-    sides = [
-        {(use.rank, use.device): use for run in side for use in run.memory if use.peak_bytes != UNKNOWN}
-        for side in (before, after)
-    ]
+    sides = [_peaks(side) for side in (before, after)]
     for place in sorted(sides[0].keys() & sides[1].keys()):
         was, now = sides[0][place], sides[1][place]
         yield MemoryChange(*place, was.peak_bytes, now.peak_bytes, _holders(was, now))
+
+
+def _peaks(runs: Sequence[Snapshot]) -> dict[tuple[int, int], Memory]:
+    """The most that each device held in any of the runs, by rank and device."""
+    known = sorted(
+        (use for run in runs for use in run.memory if use.peak_bytes != UNKNOWN), key=lambda use: use.peak_bytes
+    )
+    return {(use.rank, use.device): use for use in known}
 
 
 def _holders(was: Memory, now: Memory) -> tuple[HolderChange, ...]:
