@@ -331,6 +331,25 @@ def test_where_batches_differ_an_item_is_judged():
     assert found.judged.after.mean_ns == pytest.approx(found.step.after.mean_ns / 96)
 
 
+def test_of_runs_whose_batches_differ_by_a_fraction_an_item_is_judged():
+    """The mean of a window's steps differs from run to run where the last batch of an epoch is smaller."""
+    before, after = snapshot(waiting(2)), snapshot(waiting(4, kernels="########"))
+    sides = [
+        [replace(each, items_per_step=items * share) for share in (1, 0.996, 1)]
+        for each, items in ((before, 32.0), (after, 64.0))
+    ]
+    found = compare(*sides)
+    assert (found.step.verdict, found.judged.verdict) == ("slower", "no change")
+    assert (found.items_before, found.items_after) == (
+        pytest.approx(31.957, abs=0.001),
+        pytest.approx(63.915, abs=0.001),
+    )
+    sides[1][0] = replace(after, items_per_step=32.0)
+    assert compare(*sides).item is None, "these runs are of two batches"
+    sides[1][0] = replace(after, items_per_step=None)
+    assert compare(*sides).item is None
+
+
 def test_own_functions_are_met_by_file_and_name_where_both_sides_have_them():
     before, after = (snapshot(draw_steps(kernels="####  ", host=["ffffff", "l"])) for _ in range(2))
     assert before.lines == {"train.py: log_metrics": pytest.approx(4_000_000)}

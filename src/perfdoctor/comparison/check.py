@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from perfdoctor.comparison import statistics
-from perfdoctor.comparison.compare import compare, samples, steps_compared, usual_spread
+from perfdoctor.comparison.compare import SAME_BATCH, compare, samples, steps_compared, usual_spread
 from perfdoctor.comparison.records import Comparison, Snapshot, StepSample, StepVerdict
 from perfdoctor.comparison.refusal import refuse_without_steps
 from perfdoctor.errors import PerfdoctorError
@@ -24,8 +24,6 @@ _DECISIONS: Mapping[StepVerdict, Decision] = {
 #: The smallest limit that one run a side decides on a GPU: the interval of two runs of 30 steps reaches 1.5 to 2 % to
 #: each side (runs are taken to differ by 0.5 %, steps do by up to 2 %), so that 96 % of equal pairs are "no change".
 LIMIT = 0.03
-#: Batches that vary from step to step differ in their means by less; with more items the device is used otherwise.
-_SAME_BATCH = 0.1
 #: A decision is right so often; and made so often with the runs that are named, as is usual for planned samples.
 _POWER = 0.8
 #: Nobody records more.
@@ -95,7 +93,7 @@ def _refuse_other_batches(baseline: str, before: Sequence[Snapshot], after: Sequ
     if not all(sides):
         return
     was, now = (float(np.mean(side)) for side in sides)
-    if abs(was - now) > _SAME_BATCH * max(was, now):
+    if abs(was - now) > SAME_BATCH * max(was, now):
         raise PerfdoctorError(
             f"the baseline {baseline} has another batch: {was:,.0f} items a step, here {now:,.0f}",
             do="Pin a run with this batch, or let perfdoctor compare judge the time of one item.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
@@ -40,6 +41,8 @@ MOST_LINES = 15
 LEAST_COUNTED = 0.01
 #: Fewer steps say little about their spread.
 FEW_STEPS = 8
+#: Batches that vary from step to step differ in their means by less; with more items the device is used otherwise.
+SAME_BATCH = 0.1
 
 
 def compare(
@@ -200,12 +203,15 @@ def _lines(before: Sequence[Snapshot], after: Sequence[Snapshot], step_ns: int) 
 
 
 def _items(runs: Sequence[Snapshot], *, of_job: bool = False) -> float | None:
-    """What a rank trains on in a step, or all ranks of the job together; None where it is not known of all runs."""
-    known = {
-        each.items_per_step and each.items_per_step * (int(each.settings.get("ranks", 1)) if of_job else 1)
-        for each in runs
-    }
-    return known.pop() if len(known) == 1 else None
+    """What a rank trains on in a step, or all ranks of the job together, on the mean of the runs.
+
+    None where it is not known of all, or where they are of several batches.
+    """
+    known = [(each.items_per_step or 0.0) * (int(each.settings.get("ranks", 1)) if of_job else 1) for each in runs]
+    least, most = min(known), max(known)
+    if not least or most - least > SAME_BATCH * most:
+        return None
+    return least if least == most else math.fsum(known) / len(known)
 
 
 def _notes(before: Sequence[Snapshot], after: Sequence[Snapshot], step: StepChange) -> Iterator[str]:
