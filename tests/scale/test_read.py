@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import shutil
 
 import pytest
@@ -9,11 +11,15 @@ from folders import FIXTURES
 
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.metrics.accounting.longest import analysed_span
+from perfdoctor.records.findings import Span
 from perfdoctor.scale.read import read_run
 from perfdoctor.vocabulary.rulebook import load_rules
 
 STRAGGLER = FIXTURES / "straggler" / "torch"
 RULES = list(load_rules().values())
+#: A rank that is no outlier, and not kept in full.
+EARLY = 2
 
 
 def silent(_: str) -> None:
@@ -42,6 +48,27 @@ def test_the_straggler_is_found_by_summaries_as_in_full():
     assert in_full.steps == reduced.steps
     assert sum(run.stands_for) == len(run.job.places)
     assert any("kept in full: rank" in note for note in reduced.notes)
+
+
+def test_moments_count_from_the_earliest_rank_also_of_those_that_are_not_kept(tmp_path):
+    for file in STRAGGLER.iterdir():
+        trace = json.loads(gzip.decompress(file.read_bytes()))
+        if trace["distributedInfo"]["rank"] == EARLY:
+            for event in trace["traceEvents"]:
+                event["ts"] -= 200
+        (tmp_path / file.name.removesuffix(".gz")).write_text(json.dumps(trace), "utf-8")
+    _, in_full = found([tmp_path], None)
+    run, reduced = found([tmp_path], 0)
+    assert EARLY not in {place.rank for place in run.places}
+    zero, _ = analysed_span(run)
+    assert zero == min(split.window_start_ns for split in reduced.time)
+    assert moments(reduced) == moments(in_full) != []
+
+
+def moments(diagnosis):
+    """The moments of findings about the late rank, which both keep."""
+    advice = next(each for each in diagnosis.findings if each.rule == "rank-skew")
+    return [each for each in advice.evidence if isinstance(each, Span)]
 
 
 def test_a_file_that_cannot_be_read_is_named_and_left_out(tmp_path):

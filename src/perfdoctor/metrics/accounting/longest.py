@@ -66,11 +66,13 @@ def longest_piece(rank: int, pieces: Intervals) -> list[Moment]:
 
 
 def analysed_span(run: Run) -> tuple[int, int] | None:
-    """The first and the last moment of all places' windows, in ns of the recording; None without a place.
+    """The first moment of all windows, and the last of those that were read in full, in ns of the recording; None
+    without a place.
 
-    The first is the zero of all times given as "since the first event of the window".
+    The first is the zero of all times given as "since the first event of the window": of all ranks of the job, so that
+    it is the earliest begin that a diagnosis has, however many of them were read in full.
     """
-    windows = [place.window for place in run.places if place.window]
-    if not windows:
+    ends = [int(place.window.ends[-1]) for place in run.places if place.window]
+    if not ends:
         return None
-    return min(int(window.starts[0]) for window in windows), max(int(window.ends[-1]) for window in windows)
+    return min(int(place.window.starts[0]) for place in run.job.places if place.window), max(ends)
