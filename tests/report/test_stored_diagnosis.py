@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from folders import FIXTURES
+from msgspec.structs import replace
 from recorded import recording
 from report.samples import INPUT_BOUND, POISONED, SAMPLES
 from typer.testing import CliRunner
@@ -17,6 +18,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report import brief, json_report, markdown
 from perfdoctor.report.stored_diagnosis import stored
 from perfdoctor.system.run_folder import Manifest, RunFolder
+from perfdoctor.vocabulary.basis import EXECUTION
 
 TORCH = FIXTURES / "unfused-optimizer" / "torch"
 REAL = [TORCH, *(FIXTURES / name for name in ("cpu-slow-input", "straggler/nsys", "launch-bound/nsys"))]
@@ -38,6 +40,15 @@ def test_what_was_stored_is_printed_as_when_it_was_made(made, tmp_path):
     if made is not POISONED:  # JSON has no lone surrogates
         assert brief.render(read) == brief.render(made)
         assert markdown.render(read) == markdown.render(made)
+
+
+def test_what_numbers_are_for_one_of_is_said_as_when_it_was_made(tmp_path):
+    made = replace(INPUT_BOUND, basis=EXECUTION)
+    read = again(made, tmp_path)
+    assert read.basis == EXECUTION
+    assert brief.render(read) == brief.render(made)
+    assert markdown.render(read) == markdown.render(made)
+    assert " execution of the range" in markdown.render(read)
 
 
 def places(value, path=()):

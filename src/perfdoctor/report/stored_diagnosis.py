@@ -13,6 +13,7 @@ from perfdoctor.records.document import Document, FindingRow
 from perfdoctor.records.findings import Advice, Rows
 from perfdoctor.report import json_document
 from perfdoctor.report.words.foreign_text import clean
+from perfdoctor.vocabulary.basis import Basis
 from perfdoctor.vocabulary.derivations import BOUNDS, SOURCES
 
 
@@ -73,7 +74,7 @@ def _diagnosis(of: Document) -> Diagnosis:
         sources=run.sources, gpus=run.gpus, world_size=run.world_size, steps=run.steps, time=of.time,
         recording=of.recording, kernels=of.kernels, outcomes=of.outcomes, findings=findings, prediction=of.prediction,
         notes=of.notes, base_ns=of.base_ns, kind_of_work=run.work.kind, server=run.work.server,
-        framework=run.work.framework, basis=replace(run.basis, noun=clean(run.basis.noun), of=clean(run.basis.of)),
+        framework=run.work.framework, basis=_basis(run.basis),
         critical_path=path and replace(path, share={clean(kind): part for kind, part in path.share.items()}),
         efficiency=of.efficiency and replace(of.efficiency, roofline=of.roofline),
         gpu_not_recorded=run.gpu_not_recorded, memory=of.memory, processes=run.processes,
@@ -82,6 +83,12 @@ def _diagnosis(of: Document) -> Diagnosis:
         run_time=of.run_time, gpu_metrics=of.gpu_metrics, collectives=of.collectives,
         timed=run.steps.timed, project=run.project,
     )  # fmt: skip
+
+
+def _basis(of: Basis) -> Basis:
+    """The basis with clean texts. What it is of stands behind the noun, with the blank that `clean` strips."""
+    behind = clean(of.of)
+    return replace(of, noun=clean(of.noun), of=f" {behind}" if behind else "")
 
 
 def _tree(rows: Sequence[FindingRow], cause: str | None, begin: int) -> tuple[tuple[Advice, ...], int]:
