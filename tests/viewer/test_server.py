@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from folders import FIXTURES
+from recorded import recording
 from viewer.served import SECRET, Answer, ask, filled, served
 
 from perfdoctor.cli import view
@@ -60,6 +61,24 @@ def test_a_recording_without_a_report_has_its_command_and_others_files_are_not_l
     assert f"perfdoctor analyze &#39;{root}/rank 0.sqlite&#39;" in index
     assert "notes.html" not in index
     assert "settings.json" not in index
+
+
+def test_a_report_hides_no_recording_of_the_same_name_in_another_folder(tmp_path, root):
+    (source,) = recording(FIXTURE).diagnosis.sources
+    for folder in ("a", "b", "c/torch"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / source.file).write_bytes(FIXTURE.read_bytes())
+    report = (root / "train" / "report.html").read_bytes()
+    for folder in ("a", "c"):
+        (tmp_path / folder / "report.html").write_bytes(report)
+    with served(tmp_path) as server:
+        index = ask(server, "").text
+    shown = [folder for folder in ("a", "b", "c/torch") if f"analyze {tmp_path}/{folder}/" in index]
+    assert shown == ["b"]
+    for folder in ("a", "c/torch"):
+        (tmp_path / folder / source.file).unlink()
+    with served(tmp_path) as server:
+        assert "perfdoctor analyze" not in ask(server, "").text, "the only one of that name is that of the report"
 
 
 def test_a_trace_opens_in_perfetto_at_the_moment_of_a_finding(server):

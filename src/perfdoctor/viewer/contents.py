@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
@@ -192,11 +192,18 @@ class Folder:
     ) -> list[Unread]:
         """Runs without a report in them, and recordings outside of runs that no report was made of."""
         with_report = {report.file.path.parent for report in reports}
-        known = {name for report in reports for name in report.sources}
+        reported = defaultdict[str, set[PurePosixPath]](set)  # the folders of the reports of each name
+        for report in reports:
+            for name in report.sources:
+                reported[name].add(report.file.path.parent)
+        called = Counter(path.name for path in recordings)
         found: dict[PurePosixPath, int] = {}
         for path, changed_ns in recordings.items():
             run = next((parent for parent in path.parents if parent in runs), None)
-            if run is None and path.name not in known:
+            # Recordings of many folders are called alike, and a report says no more of its own than the name.
+            folders = reported[path.name]
+            is_known = bool(folders if called[path.name] == 1 else folders.intersection(path.parents))
+            if run is None and not is_known:
                 where = PurePosixPath(session) if (session := session_of(self.root.path / path)) else path
                 where = where.relative_to(self.root.path) if where.is_absolute() else where
                 found[where] = max(changed_ns, found.get(where, 0))
