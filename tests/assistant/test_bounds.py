@@ -151,6 +151,20 @@ def test_a_baseline_may_be_what_the_history_has_pinned(tmp_path):
     assert str(tmp_path) not in failed.text + unknown.text
 
 
+def test_a_check_refuses_the_pinned_run_itself(tmp_path):
+    for name in ("slow", "copied"):
+        shutil.copytree(FIXTURES / "cpu-slow-input", tmp_path / name)
+    db = tmp_path / ".perfdoctor" / "history.db"
+    pinned = perfdoctor.analyze(tmp_path / "slow").save(db=db)
+    with store.written(db) as history:
+        runs.pin(history, "main", [pinned])
+    with assistant(tmp_path) as connected:
+        same = connected.call("check", {"baseline": "main", "after": "slow"})
+        copied = connected.call("check", {"baseline": "slow", "after": "copied"})
+    assert (same.is_error, "slow is a run of the baseline main itself" in same.text) == (True, True)
+    assert (copied.is_error, "copied is a run of the baseline slow itself" in copied.text) == (True, True)
+
+
 def test_a_folder_without_recordings_says_what_to_do(tmp_path):
     with assistant(tmp_path) as connected:
         answer = connected.call("recordings", {})

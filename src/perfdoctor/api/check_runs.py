@@ -200,24 +200,28 @@ def _recording_of(run: StoredRun) -> Path | None:
 def checked(names: Sequence[str], before: Side, after: Side, limit: float | None, program: str | None) -> Check:
     """AFTER held against the baseline by its `names`. Raises PerfdoctorError for runs of the baseline and of others."""
     name = " and ".join(names)
-    known = {row.get("recording") for row in before.rows} - {None}
-    seen: set[str] = set()
-    for run, row in zip(after.runs, after.rows, strict=True):
-        if row.get("recording") in known:
-            raise PerfdoctorError(
-                f"{run.name} is a run of the baseline {name} itself",
-                do="Record again and check that run; pin a run only after its check.",
-            )
-        if row.get("recording") in seen:
-            raise PerfdoctorError(f"{run.name} is given twice", do="Give each run once.")
-        seen.add(row.get("recording") or run.name)
-    comparable.refuse_others(
-        name, before.rows, [(run.name, row) for run, row in zip(after.runs, after.rows, strict=True)], program
-    )
+    rows = [(run.name, row) for run, row in zip(after.runs, after.rows, strict=True)]
+    refuse_same(name, before.rows, rows)
+    comparable.refuse_others(name, before.rows, rows, program)
     found = checking.check(
         name, before.runs, before.snapshots, after.snapshots, checking.LIMIT if limit is None else limit
     )
     return replace(found, sources=_sources(found, after.rows[0]))
+
+
+def refuse_same(baseline: str, before: Sequence[Row], after: Sequence[tuple[str, Row]]) -> None:
+    """Raise PerfdoctorError for a run that the baseline has as well, or that is given twice. `after`: with names."""
+    known = {row.get("recording") for row in before} - {None}
+    seen: set[str] = set()
+    for name, row in after:
+        if row.get("recording") in known:
+            raise PerfdoctorError(
+                f"{name} is a run of the baseline {baseline} itself",
+                do="Record again and check that run; pin a run only after its check.",
+            )
+        if row.get("recording") in seen:
+            raise PerfdoctorError(f"{name} is given twice", do="Give each run once.")
+        seen.add(row.get("recording") or name)
 
 
 def _sources(found: Check, row: Row) -> dict[str, tuple[str, int]]:

@@ -90,7 +90,7 @@ def facts(
         "recorded_from": recorded_from,
         "stored_at": iso(time.time_ns()),
         "source": source,
-        "recording": _fingerprint(manifest, diagnosis),
+        "recording": fingerprint(manifest, diagnosis),
         "part": _part(run.selection, process),
         "exit_code": manifest.exit_code,
         "perfdoctor": __version__,
@@ -168,7 +168,7 @@ def _written_unix_ns(paths: Sequence[Path]) -> int:
     return max((path.stat().st_mtime_ns for path in paths if path.exists()), default=time.time_ns())
 
 
-def _fingerprint(manifest: Manifest, diagnosis: Diagnosis) -> str:
+def fingerprint(manifest: Manifest, diagnosis: Diagnosis) -> str:
     """A text that is equal for all analyses of one recording, and differs between recordings."""
     known = [
         manifest.started_unix_ns,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from perfdoctor.api.check_runs import baseline_run, latest_pinned, snapshot_of
+from perfdoctor.api.check_runs import baseline_run, latest_pinned, refuse_same, snapshot_of
 from perfdoctor.assistant.answers.compare import differences, snapshots
 from perfdoctor.assistant.arguments import Analyze, Check
 from perfdoctor.assistant.bounded import Answer, name
@@ -12,10 +12,12 @@ from perfdoctor.assistant.desk import Desk
 from perfdoctor.comparison import check as checking
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.history import comparable, runs, schema, store
+from perfdoctor.history.facts import Row, fingerprint
 from perfdoctor.history.runs import StoredRun
-from perfdoctor.report import json_report
+from perfdoctor.report import json_document, json_report
 from perfdoctor.report.check import words
 from perfdoctor.report.comparison import json_report as comparison_json
+from perfdoctor.system.run_folder import Manifest, RunFolder
 
 _HISTORY = f"{schema.FOLDER}/{store.FILE}"
 
@@ -27,12 +29,11 @@ def answer(asked: Check, desk: Desk) -> Answer:
     _refuse_same([*recorded, *after], desk)
     baseline = " and ".join(map(name, before))
     stored = [run for each in pinned.values() for run in each]
-    rows = {text: comparable.of_document(_document(text, desk)) for text in (*recorded, *after)}
-    comparable.refuse_others(
-        baseline,
-        [*(run.facts for run in stored), *(rows[text] for text in recorded)],
-        [(name(text), rows[text]) for text in after],
-    )
+    rows = {text: _row(text, desk) for text in (*recorded, *after)}
+    ours = [*(run.facts for run in stored), *(rows[text] for text in recorded)]
+    theirs = [(name(text), rows[text]) for text in after]
+    refuse_same(baseline, ours, theirs)
+    comparable.refuse_others(baseline, ours, theirs)
     of_baseline = [baseline_run(run.facts["id"], run.facts, by_recording=False) for run in stored]
     of_baseline += [checking.BaselineRun(name(text), by_recording=True) for text in recorded]
     known = [*(snapshot_of(run, desk.known) for run in stored), *snapshots(recorded, desk)]
@@ -89,6 +90,14 @@ def _refuse_same(named: list[str], desk: Desk) -> None:
             )
 
 
-def _document(text: str, desk: Desk) -> dict[str, object]:
-    found: dict[str, object] = msgspec.json.decode(json_report.render(desk.diagnosed(Analyze(path=text))))
-    return found
+def _row(text: str, desk: Desk) -> Row:
+    """The facts by which the run is known to be of the series; of a recording also which one it is."""
+    diagnosis = desk.diagnosed(Analyze(path=text))
+    row = comparable.of_document(msgspec.json.decode(json_report.render(diagnosis)))
+    if desk.root.address(text):
+        return row
+    path = desk.root.recording(text)
+    if json_document.file_of(path) is not None:
+        return row
+    folder = RunFolder.open(path) if path.is_dir() else None
+    return {**row, "recording": fingerprint(folder.manifest if folder else Manifest(), diagnosis)}
