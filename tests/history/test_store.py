@@ -15,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from folders import ROOT
 from history.histories import STEP_NS, facts, history, writer
 
 from perfdoctor.errors import PerfdoctorError
@@ -182,6 +183,20 @@ def test_an_older_file_is_brought_up_to_date_and_keeps_its_runs(tmp_path, versio
 
 
 @pytest.mark.parametrize("version", OLD)
+def test_an_older_file_is_merged_and_stays_as_it_is(tmp_path, version):
+    other = made_by(OLD[version], tmp_path / "other.db")
+    before = other.read_bytes()
+    with store.written(history(tmp_path / "history.db", [facts()])) as db:
+        assert runs.merge(db, other).added == 1
+        assert runs.stored(db, runs.resolved(db, "aaaa")).step_times_ns == (4, 6)
+    assert other.read_bytes() == before
+
+
+def test_the_version_that_is_documented_is_that_of_the_file():
+    assert f"`PRAGMA user_version` {schema.VERSION})" in (ROOT / "docs" / "history.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("version", OLD)
 def test_an_older_file_in_a_folder_that_cannot_be_written_to_is_read_all_the_same(tmp_path, version, monkeypatch):
     file = made_by(OLD[version], tmp_path / "history.db")
     before = file.read_bytes()
@@ -207,9 +222,10 @@ def test_the_runs_of_an_older_history_are_of_the_project_that_it_lies_in(tmp_pat
         connection = sqlite3.connect(folder / "history.db")
         connection.executescript(FIRST_VERSION)
         connection.close()
-        with store.read(folder / "history.db") as db:
-            (row,) = runs.listed(db)
-        assert (row["project"], bool(row["project_id"])) == (project, bool(project))
+        for in_place in (False, True):
+            with store.read(folder / "history.db", in_place=in_place) as db:
+                (row,) = runs.listed(db)
+            assert (row["project"], bool(row["project_id"])) == (project, bool(project))
 
 
 def test_a_newer_file_is_read_and_written_where_it_says_so(tmp_path):

@@ -260,7 +260,7 @@ class Merged(Struct, frozen=True):
 
 def merge(db: Database, other: Path) -> Merged:
     """Add the runs of another history. What is here stays as it is; tags and notes of both are kept."""
-    with store.read(other) as theirs:
+    with store.read(other, in_place=False) as theirs:
         rows = {table: list(theirs.table(table).rows) for table in ("runs", *schema.OF_RUNS)}
         tried = promises.listed(theirs)
     ours = {row["id"] for row in db.query("select id from runs")}

@@ -73,7 +73,7 @@ OF_RUNS: Mapping[str, Mapping[str, type]] = {
 }  # fmt: skip
 
 
-def _facts(db: Database) -> None:
+def _facts(db: Database, _file: Path) -> None:
     db.table("runs").create(dict(_FIRST_RUN_COLUMNS), pk="id", not_null={"id", "recorded_at", "stored_at", "source"})
     db.table("runs").create_index(["recorded_at"])
     _create(db, "parts", PART_COLUMNS, ("run_id", "part"))
@@ -81,7 +81,7 @@ def _facts(db: Database) -> None:
     db.table("findings").create_index(["rule"])
 
 
-def _added_by_people(db: Database) -> None:
+def _added_by_people(db: Database, _file: Path) -> None:
     _create(db, "tags", TAG_COLUMNS, ("run_id", "tag"))
     _create(db, "notes", NOTE_COLUMNS, ("run_id", "noted_at", "note"))
     _create(db, "pins", PIN_COLUMNS, ("name", "run_id"))
@@ -93,33 +93,32 @@ def views() -> Mapping[str, str]:
     return {file.stem: file.read_text("utf-8").strip() for file in Path(__file__).with_name("views").glob("*.sql")}
 
 
-def _views(db: Database) -> None:
+def _views(db: Database, _file: Path) -> None:
     for name, query in views().items():
         db.create_view(name, query, replace=True)
 
 
-def _for_comparisons(db: Database) -> None:
+def _for_comparisons(db: Database, _file: Path) -> None:
     for name, kind in _FOR_COMPARISONS.items():
         db.table("runs").add_column(name, kind)
 
 
-def _of_programs(db: Database) -> None:
+def _of_programs(db: Database, file: Path) -> None:
     """Add the columns; the runs of a project's own history are of that project, as most are started in its root."""
     for name, kind in _OF_PROGRAMS.items():
         db.table("runs").add_column(name, kind)
-    _views(db)
-    file = Path(next(row[2] for row in db.conn.execute("PRAGMA database_list") if row[1] == "main") or "/")
+    _views(db, file)
     if file.parent.name == FOLDER:
         of = project_of(file.parent.parent)
         db.conn.execute("update runs set project = ?, project_id = ?", [of.name, of.id])
 
 
-def _tried_fixes(db: Database) -> None:
+def _tried_fixes(db: Database, _file: Path) -> None:
     _create(db, "tried_fixes", PROMISE_COLUMNS, ("id",))
     db.table("tried_fixes").create_index(["machine", "fix"])
 
 
-def _of_dates(db: Database) -> None:
+def _of_dates(db: Database, _file: Path) -> None:
     for name, kind in _OF_DATES.items():
         db.table("runs").add_column(name, kind)
 
@@ -130,10 +129,11 @@ def _create(db: Database, table: str, columns: Mapping[str, type], key: tuple[st
     )
 
 
-#: In their order: migration n makes version n of version n - 1.
+#: In their order: migration n makes version n of version n - 1, of what lies in a file, also where that is migrated in
+#: memory.
 #: The fourth makes the views once more: in the third `partition` named a column that two tables have. So does the
 #: sixth: the step of `overview` is the unrecorded one wherever it is known, and its percentiles are of that step.
-MIGRATIONS: tuple[Callable[[Database], None], ...] = (
+MIGRATIONS: tuple[Callable[[Database, Path], None], ...] = (
     _facts, _added_by_people, _views, _views, _for_comparisons, _views, _of_programs,
     _tried_fixes, _of_dates,
 )  # fmt: skip

@@ -137,7 +137,7 @@ def _current(file: Path, *, in_place: bool) -> Database:
     copy = sqlite3.connect(":memory:")
     db.conn.backup(copy)
     db.close()
-    return _migrated(database(copy))
+    return _migrated(database(copy), file)
 
 
 # --- opening ---------------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def _opened(file: Path) -> Database:
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
-        return _migrated(database(connection))
+        return _migrated(database(connection), file)
     except BaseException:
         connection.close()
         raise
@@ -197,21 +197,24 @@ def _is_newer(db: Database) -> bool:
     return True
 
 
-def _migrated(db: Database) -> Database:
-    """All missing migrations in one transaction. Of several programs that open the file at once, one makes them."""
+def _migrated(db: Database, file: Path) -> Database:
+    """All missing migrations in one transaction. Of several programs that open the file at once, one makes them.
+
+    `file`: where the history lies, also of a copy in memory.
+    """
     if _version(db) != schema.VERSION and not _is_newer(db):
-        write(db, _migrate)
+        write(db, lambda db: _migrate(db, file))
     return db
 
 
-def _migrate(db: Database) -> None:
+def _migrate(db: Database, file: Path) -> None:
     from perfdoctor import __version__  # noqa: PLC0415
 
-    version = _version(db)
+    version, file = _version(db), file.resolve()
     if version >= schema.VERSION:  # another program was first
         return
     for migration in schema.MIGRATIONS[version:]:
-        migration(db)
+        migration(db, file)
     db.conn.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
     db.conn.execute(f"PRAGMA user_version = {schema.VERSION}")
     db.conn.execute("CREATE TABLE IF NOT EXISTS schema (version INTEGER, works_from INTEGER, written_by TEXT)")
