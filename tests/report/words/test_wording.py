@@ -140,6 +140,8 @@ def test_a_note_is_not_worth_fixing():
     diagnosis = replace(INPUT_BOUND, findings=(note,))
     assert wording.verdict(diagnosis).startswith("No cause was proven: idle time takes 66 %")
     assert wording.saving(diagnosis, note) == "note: saves nothing by itself"
+    # Without a timeline the saving is 0 because nothing was measured.
+    assert wording.saving(replace(diagnosis, time=()), note) == "saving unknown: no timeline was recorded"
 
 
 def test_confidence_is_explained_in_one_sentence():

@@ -362,8 +362,10 @@ def saving(diagnosis: Diagnosis, advice: Advice) -> str:
     if costs_no_time(advice):
         return "costs memory, no time"
     if not advice.saving_ns_per_step.high:
-        alone = not diagnosis.time and _is_of(diagnosis, _KERNELS_ALONE)
-        return "share of the program unknown" if alone else "note: saves nothing by itself"
+        if diagnosis.time:
+            return "note: saves nothing by itself"
+        alone = _is_of(diagnosis, _KERNELS_ALONE)
+        return "share of the program unknown" if alone else "saving unknown: no timeline was recorded"
     if not likely:
         return f"saving unknown, at most {duration(advice.saving_ns_per_step.high)} {saved_of(diagnosis, advice)}"
     return f"saves {duration(likely)} {saved_of(diagnosis, advice)}, {speedup(advice.speedup)}"
