@@ -12,10 +12,10 @@ from html.parser import HTMLParser
 
 import pytest
 from msgspec.structs import replace
-from report.samples import ASKED, COMMUNICATION, INPUT_BOUND, POISONED, SAMPLES
+from report.samples import ASKED, COMMUNICATION, INPUT_BOUND, NO_STEPS, POISONED, SAMPLES
 
 from perfdoctor.records.views import Table, TableColumn, Views
-from perfdoctor.report import html, json_report
+from perfdoctor.report import first_screen, html, json_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ALLOWED = {
@@ -169,6 +169,12 @@ def test_the_first_screen_says_the_step_now_and_then():
     texts = Page(html.render(INPUT_BOUND)).texts
     facts = dict(zip(texts["dt"], (text for text in texts["dd"] if text), strict=False))
     assert {"Step now", "After the fixes", "GPU", "Ranks", "Steps analysed", "Confidence"} <= set(facts)
+
+
+def test_a_second_recording_is_compared_with_the_same_batch():
+    said = first_screen.check(INPUT_BOUND, INPUT_BOUND.findings[0])
+    assert " With the same batch, a step should take about " in said
+    assert " The same recording should take about " in first_screen.check(NO_STEPS, NO_STEPS.findings[0])
 
 
 @pytest.mark.chromium

@@ -152,6 +152,19 @@ def test_units_follow_from_names():
     ]  # fmt: skip
 
 
+#: Rules about the batch itself, or in whose passes nobody learns.
+OF_THE_BATCH = {"small-batch", "memory-headroom", "long-evaluations"}
+
+
+def test_a_larger_batch_makes_no_step_shorter_so_it_comes_after_what_does_and_says_so():
+    for rule in load_rules().values():
+        larger = [fix for fix in rule.fixes if "* batch_size" in fix.how and rule.id not in OF_THE_BATCH]
+        for fix in larger:
+            facts, situation = frozenset({"torch"}), (*fix.situations, "")[0]
+            assert fix in rule.fixes_for(situation, facts)[1:], (rule.id, fix.title)
+            assert "samples a second rise" in fix.how, (rule.id, fix.title)
+
+
 def test_of_the_fixes_that_fit_those_that_need_minutes_come_first():
     rank = {"minutes": 0, "hours": 1, "days": 2}
     for rule in load_rules().values():

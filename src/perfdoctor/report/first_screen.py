@@ -51,6 +51,8 @@ def check(diagnosis: Diagnosis, advice: Advice) -> str:
         about = wording.durations(*(max(base - ns, 0) for ns in (saving.high, saving.likely, saving.low)))
         it = diagnosis.basis.each.strip() or "the same recording"
         it = f"without a recorder, {it}" if diagnosis.stretched else it
+        is_training = diagnosis.basis.noun == "step" and diagnosis.kind_of_work != "inference"
+        it = f"with the same batch, {it}" if is_training else it
         it = "a training of as many steps" if advice.run_ns else it
         said.append(f"{it[0].upper()}{it[1:]} should take about {about} instead of {wording.duration(base)}.")
     return " ".join(said)

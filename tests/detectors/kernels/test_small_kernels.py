@@ -183,8 +183,8 @@ def test_on_a_cpu_nothing_of_it_speaks_of_a_gpu():
     assert advice.title == "Many tiny ops (vectorise or batch them)"
     assert "GPU" not in f"{advice.why} {advice.summary} {advice.confidence_because} {advice.not_a_problem_when}"
     assert [fix.title for fix in advice.fixes][:2] == [
-        "Give each op more work (larger batch)",
         "Replace the whole loop with one call on the tensor",
+        "Fuse them with torch.compile",
     ]
 
 
