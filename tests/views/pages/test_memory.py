@@ -53,6 +53,7 @@ def watched(changes: int, seed: int = 1):
         else:
             made.alloc(pick.randint(1, 8 * MIB), pick.choice([WORK, "work/data.py:3 batch"]))
         seen[len(made.events) - 1] = made.active_bytes
+    seen[len(made.events)] = made.active_bytes
     return made, seen
 
 
@@ -72,6 +73,17 @@ def test_a_snapshot_s_areas_sum_to_what_was_in_use(tmp_path, changes):
     reserved = next(each for each in chart.series if each.name == "reserved")
     assert reserved.kind == "steps"
     assert reserved.y[-1] == made.reserved_bytes
+
+
+def test_what_was_in_use_when_memory_ran_out_has_a_width(tmp_path):
+    made = Recording()
+    made.alloc(40 * MIB, "work/model.py:1 build")
+    made.begin()
+    for _ in range(3):
+        made.alloc(8 * MIB, WORK)
+    x, total = stacked(page(memory_snapshot.read(made.write(tmp_path / "run.pickle")))["memory-0-0"])
+    at_the_peak = x[total == total.max()]
+    assert at_the_peak[-1] > at_the_peak[0]
 
 
 def test_memory_allocated_before_the_recording_is_named(tmp_path):

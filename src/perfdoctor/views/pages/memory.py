@@ -32,7 +32,7 @@ _NO_STACK = "no stack"
 #: The place of what was allocated before the first event.
 _BEFORE = -1
 _BYTES = Axis("bytes", "bytes")
-_BY_CHANGE = Axis("allocator events, in order", "position")
+_BY_CHANGE = Axis("events of the snapshot, in order", "position")
 
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
@@ -57,10 +57,10 @@ def _over_time(run: Run, use: MemoryUse, name: str) -> Iterator[Chart]:
     else:
         signal = "memory_changes" if use.source == "timeline" else "memory_totals"
         rows = timeline[signal].of(rank=use.rank, device=use.device)
-        zero, label = _zero_ns(run, use.rank, rows)
+        zero, end, label = _zero_and_end_ns(run, use.rank, rows)
         x, axis = (rows.start_ns - zero).astype(np.float64), Axis(label, "ns")
         if use.source == "timeline":
-            series = tuple(_areas(x, rows["bytes"], rows.name))
+            series = tuple(_areas(x, rows["bytes"], rows.name, float(end - zero)))
         else:
             series = (Series("in use", "steps", *thinned(x, rows["allocated_bytes"])),)
             if (rows["reserved_bytes"] > 0).any():
@@ -88,12 +88,13 @@ def _chart(id_: str, title: str, axis: Axis, series: tuple[Series, ...], use: Me
     return Chart("memory", id_, title, f"{description}.", axis, _BYTES, series, numbers)
 
 
-def _zero_ns(run: Run, rank: int, rows: Frame) -> tuple[int, str]:
-    """The start of the window on this rank, or of the first event if there is none; and the label of the axis."""
-    starts = [int(place.window.starts[0]) for place in run.places if place.rank == rank]
-    if starts:
-        return min(starts), "time since the start of the window"
-    return int(rows.start_ns[0]) if len(rows) else 0, "time since the first event"
+def _zero_and_end_ns(run: Run, rank: int, rows: Frame) -> tuple[int, int, str]:
+    """Start and end of the window on this rank, or of the events if there is none; and the label of the axis."""
+    windows = [place.window for place in run.places if place.rank == rank]
+    if windows:
+        start = min(int(window.starts[0]) for window in windows)
+        return start, max(int(window.ends[-1]) for window in windows), "time since the start of the window"
+    return *((int(rows.start_ns[0]), int(rows.start_ns[-1])) if len(rows) else (0, 0)), "time since the first event"
 
 
 def _limit(capacity: int, use: MemoryUse, series: Sequence[Series]) -> Iterator[Series]:
@@ -111,15 +112,16 @@ def _of_replay(replay: SnapshotReplay) -> Iterator[Series]:
     kinds = allocations.text("category")
     codes = np.concatenate((np.arange(size.size), np.flatnonzero(is_freed)))
     at = np.concatenate((np.where(is_made, made, _BEFORE), freed[is_freed])).astype(np.float64)
-    yield from _areas(at, np.concatenate((size, -size[is_freed])), kinds.take(codes))
     places, reserved = replay.reserved
-    last = float(replay.active[0][-1])
-    x, y = np.append(places, max(last, float(places[-1]))), np.append(reserved, reserved[-1])
+    # Behind the last event, so that what it left is seen: where memory ran out, that is the peak.
+    end = float(max(replay.active[0][-1], places[-1], replay.events["at"].max(initial=_BEFORE))) + 1
+    yield from _areas(at, np.concatenate((size, -size[is_freed])), kinds.take(codes), end)
+    x, y = np.append(places, end), np.append(reserved, reserved[-1])
     yield Series("reserved", "steps", *thinned(x, y))
 
 
-def _areas(at: Floats, change: Ints, kinds: Text) -> Iterator[Series]:
-    """Running sums by kind, the largest at the peak at the bottom; at the extreme moments of the total."""
+def _areas(at: Floats, change: Ints, kinds: Text, end: float) -> Iterator[Series]:
+    """Running sums by kind until `end`, the largest at the peak at the bottom; at the extreme moments of the total."""
     order = np.argsort(at, kind="stable")
     at, change, kinds = at[order], change[order], kinds.take(order)
     # Of changes at one moment only the state after the last one counts.
@@ -134,12 +136,12 @@ def _areas(at: Floats, change: Ints, kinds: Text) -> Iterator[Series]:
     shown = {name: sums[name] for name in ranked[:_MOST_KINDS]}
     if ranked[_MOST_KINDS:]:
         shown[REST] = np.sum([sums[name] for name in ranked[_MOST_KINDS:]], axis=0)
-    x = np.repeat(at[rows], 2)[1:]
+    x = np.append(np.repeat(at[rows], 2)[1:], max(end, float(at[-1])))
     for name, sums_of in shown.items():
         if sums_of[rows].any():
             label = _OTHERS if name == REST else memory_label(name)
             part = name if name == REST or name in MEMORY_KINDS else ""
-            yield Series(label, "area", x, np.repeat(sums_of[rows], 2)[:-1].astype(np.float64), part=part)
+            yield Series(label, "area", x, np.repeat(sums_of[rows], 2).astype(np.float64), part=part)
 
 
 def _at_the_ends_of_steps(timeline: Timeline) -> Iterator[Chart]:
