@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from builders import draw
+from builders import draw, only_finding
 from msgspec.structs import replace
 
 from perfdoctor.diagnosis.calibration import NOISE_SHARE, SavingSpread
@@ -92,6 +92,13 @@ def test_measured_spreads_go_no_further_than_what_the_fix_is_about():
     assert saving.ns == Saving(50, 100, 200)
     assert replace(saving, about_ns=150).ns == Saving(50, 100, 150)
     assert replace(saving, about_ns=80).ns == Saving(50, 100, 110), "a rule's own highest saving stays"
+
+
+def test_where_nothing_is_replayed_a_spread_goes_no_further_than_what_the_detector_says_at_most():
+    run = prepare(draw(kernels="#" * 15 + " " * 10 + "+" * 15, unit_us=1000))
+    finding = only_finding("idle-unknown", run)
+    saving = predicted_saving(load_rules()["idle-unknown"], finding, run, None)
+    assert replace(saving, spread=SavingSpread(0.5, 2.0)).ns == finding.saving_ns_per_step
 
 
 def test_no_fix_saves_more_than_physics_allow():

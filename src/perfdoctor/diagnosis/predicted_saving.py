@@ -49,8 +49,8 @@ class PredictedSaving(Struct, frozen=True):
     `of_symptoms`: what a fix of its symptoms saves. `added_host_ns`: ns that the fix adds to the host's time, at most
     and likely. `limited_by_host`: that makes the step longer, or it may,
     and the likely saving is lost in noise. `spread`: of measured savings around likely ones; None: not known.
-    `about_ns`: the time of a device's step that the fix is about, beyond which no spread goes (of a rule that is not
-    ours its high end); None without a GPU, where what runs behind a pause gets shorter as well (docs/savings.md).
+    `about_ns`: the time of a device's step that the fix is about, beyond which no spread goes (where no replay
+    shortens it, and of a rule that is not ours, its high end); None without a GPU, where what runs behind a pause gets shorter as well (docs/savings.md).
     """
 
     expected: Saving
@@ -157,7 +157,7 @@ def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: RunReplay |
     fix = None
     if replay is not None and finding.saving_ns_per_step.likely and replay.gives_saving(rule.action, finding):
         fix = replay.fix(rule.id, rule.action, finding)
-    about_ns = affected_ns(rule.action, finding, run) if rule.action and not host_places(run) else None
+    about_ns = None if host_places(run) else _about_ns(rule, finding, run)
     if rule.origin:  # measured savings are those of our rules: beyond it goes no further than its author says
         about_ns = finding.saving_ns_per_step.high
     saving = PredictedSaving(
@@ -180,6 +180,13 @@ def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: RunReplay |
     longer_ns = [replay.longer_ns(fix, case) if replay and fix else saving.longer_ns(case) for case in (0, 1)]
     lost = saving.ns.likely < rule.at.get("min_share_of_step", 0) * run.step_ns
     return replace(saving, limited_by_host=longer_ns[1] > saving.noise_ns or (lost and longer_ns[0] > saving.noise_ns))
+
+
+def _about_ns(rule: Rule, finding: Finding, run: Run) -> int:
+    """Ns of a device's step that the fix is about; of what no replay shortens, what the detector says at most."""
+    if rule.action:
+        return affected_ns(rule.action, finding, run)
+    return max(finding.affected_ns, finding.saving_ns_per_step.high)
 
 
 def added_host_ns(finding: Finding, run: Run) -> tuple[int, int]:

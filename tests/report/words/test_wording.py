@@ -128,10 +128,10 @@ def test_few_steps_of_different_length_are_too_little_to_say():
     assert wording.verdict(alike).startswith("Nothing worth fixing")
 
 
-def test_the_verdict_of_a_finding_with_low_confidence_is_an_upper_limit():
+def test_the_verdict_of_a_finding_with_low_confidence_says_what_is_likely_and_that_it_may_be_less():
     assert wording.verdict(NO_STEPS) == (
         "Training blocked by file I/O (checkpoint saving or file reads). "
-        "Fixing it may take up to 23 % off the 8.40 s recorded (low confidence)."
+        "Fixing it may take about 21 % off the 8.40 s recorded, or much less (low confidence)."
     )
 
 

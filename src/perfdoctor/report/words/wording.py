@@ -299,8 +299,7 @@ def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
     if not saving or not base:
         return f"{title}. How much time a fix saves is unknown."
     if advice.confidence == "low":
-        most = share(advice.saved.high / base)
-        return f"{title}. Fixing it may take up to {most} off {whole} (low confidence)."
+        return f"{title}. Fixing it may take about {share(saving / base)} off {whole}, or much less (low confidence)."
     left = duration(max(base - saving, 0))
     gain = f"{share(saving / base)} off {whole}, to about {left}"
     times = f" ({factor(advice.speedup[1])}×)" if advice.speedup[1] <= _MOST_KNOWN else ""
