@@ -25,6 +25,7 @@ from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
 from perfdoctor.report import html, json_report
+from perfdoctor.report.words import skipped_rules
 from perfdoctor.report.words.wording import machines, verdict
 from perfdoctor.views.build import views
 from perfdoctor.vocabulary.rulebook import load_rules, with_thresholds
@@ -400,6 +401,16 @@ def test_notes_say_that_nothing_can_be_accounted_for():
 
 def test_notes_say_that_graphs_were_recorded_whole():
     assert any("CUDA graphs" in note for note in diagnose(draw(kernels="@@##"), RULES).notes)
+
+
+def test_what_runs_inside_graphs_is_not_called_checked_where_most_of_the_time_is_in_them():
+    mostly, half = (diagnose(draw(kernels=kernels), RULES) for kernels in ("@@@#", "@@##"))
+    skipped = {outcome.rule: outcome.missing for outcome in mostly.outcomes if outcome.status == "skipped"}
+    assert skipped["elementwise-chains"] == skipped["fp32-matmuls"] == ("single_kernels",)
+    assert not any("single_kernels" in outcome.missing for outcome in half.outcomes)
+    assert verdict(mostly).startswith("What runs inside CUDA graphs was not recorded (75 % of the kernels' time): ")
+    assert "record with nsys --cuda-graph-trace=node" in skipped_rules.to_record(("single_kernels",))
+    assert verdict(half).startswith("Nothing worth fixing")
 
 
 def test_the_kernel_table_counts_what_ran_in_the_windows_with_family_and_path():

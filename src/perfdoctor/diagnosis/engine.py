@@ -31,6 +31,7 @@ from perfdoctor.metrics.host.batch_items import items_per_step
 from perfdoctor.metrics.host.cpu_use import contended_share
 from perfdoctor.metrics.kernels.costs import TABLE_ROWS, kernel_rows
 from perfdoctor.metrics.kernels.kernel_limits import sections_missing
+from perfdoctor.metrics.kernels.whole_graphs import MOSTLY_GRAPHS, whole_graphs_share
 from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.program import basis_of, facts, framework, kind_of_work
 from perfdoctor.metrics.whole_run.partition import run_time
@@ -191,6 +192,8 @@ def missing(rule: Rule, run: Run) -> tuple[str, ...]:
         have.add("ranks")
     if run.timeline.whole_runs:
         have.add("whole_run")
+    if whole_graphs_share(run) <= MOSTLY_GRAPHS:
+        have.add("single_kernels")
     # Without any measured kernel it is those that are missing, and not their sections.
     have |= set(PROFILE_SECTIONS) - set(sections_missing(run.timeline) if len(run.timeline["kernel_profiles"]) else ())
     needs = rule.needs_without_gpu if rule.needs_without_gpu and host_places(run) else rule.needs
@@ -259,7 +262,15 @@ def _outcome(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
             check_sentence(rule, finding, run)
     except Exception as error:  # noqa: BLE001 a defect in one rule must not cost the other answers
         return Outcome(rule.id, "failed", error=str(error) if isinstance(error, RuleError) else _said(error)), []
+    if not findings and _cannot_see(rule, run):
+        return Outcome(rule.id, "skipped", ("single_kernels",)), []
     return Outcome(rule.id, "found" if findings else "clear"), findings
+
+
+def _cannot_see(rule: Rule, run: Run) -> bool:
+    """Would it need the kernels that are inside CUDA graphs? What it found in the others it found all the same."""
+    by_names = rule.category == "kernels" and "kernels" in rule.needs
+    return by_names and whole_graphs_share(run) > MOSTLY_GRAPHS
 
 
 def check_sentence(rule: Rule, finding: Finding, run: Run) -> None:

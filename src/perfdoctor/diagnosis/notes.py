@@ -18,6 +18,7 @@ from perfdoctor.metrics.counters.samples import recorded_samples
 from perfdoctor.metrics.host.feeding import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
 from perfdoctor.metrics.kernels.contradictions import contradictions
+from perfdoctor.metrics.kernels.whole_graphs import MOSTLY_GRAPHS, whole_graphs_share
 from perfdoctor.metrics.program import basis_of, may_be_torch, noun_of, phases
 from perfdoctor.metrics.whole_run.partition import run_time
 from perfdoctor.metrics.work.device_peaks import measured, peaks
@@ -27,7 +28,7 @@ from perfdoctor.model.timeline import RecordedProcess
 from perfdoctor.records.findings import Outcome
 from perfdoctor.vocabulary.names.base_names import base_name
 from perfdoctor.vocabulary.parts import PARTS
-from perfdoctor.vocabulary.sentences import NO_KERNEL, milliseconds
+from perfdoctor.vocabulary.sentences import IN_GRAPHS, NO_KERNEL, milliseconds
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
 _PHASES = {"prefill": "is prefill", "decode": "is decoding", "mixed": "is both, prefill beside decoding"}
@@ -191,8 +192,20 @@ def _of_the_recording(run: Run) -> Iterator[str]:
     yield from _of_stacks(run)
     yield from _of_counters(run)
     yield from _left_out(run)
-    if len(timeline.kernels) and timeline.kernels["is_graph"].any():
-        yield "CUDA graphs were recorded as a whole: the kernels inside them count as busy, but are not separated."
+    yield from _of_graphs(run)
+
+
+def _of_graphs(run: Run) -> Iterator[str]:
+    """Say that CUDA graphs were recorded as a whole, and whether most of the work is in them."""
+    kernels = run.timeline.kernels
+    if not len(kernels) or not kernels["is_graph"].any():
+        return
+    share, whole = whole_graphs_share(run), "CUDA graphs were recorded as a whole"
+    said = f"{IN_GRAPHS} ({100 * share:.0f} % of the kernels' time)" if share > MOSTLY_GRAPHS else whole
+    yield (
+        f"{said}: the kernels inside them count as busy, but are not separated; to see them, record with nsys "
+        "--cuda-graph-trace=node."
+    )
 
 
 def _of_repetition(run: Run) -> Iterator[str]:

@@ -46,6 +46,9 @@ class _Words(Mapping[str, object]):
 
 #: What a note begins with where a GPU's copies alone were recorded; a report without anything else begins with it, too.
 NO_KERNEL = "No kernel was recorded"
+#: What a note begins with where most kernels are CUDA graphs that were recorded as a whole; so does a report without
+#: a finding.
+IN_GRAPHS = "What runs inside CUDA graphs was not recorded"
 #: What stands in a note on a kernel that was measured alone, in front of its limit.
 OF_MEASURED = "of the measured time; "
 

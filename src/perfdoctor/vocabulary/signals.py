@@ -118,6 +118,10 @@ DERIVED_NEEDS: Mapping[str, Need] = {
     "steps": Need("steps", "record at least three whole steps: `perfdoctor run --steps 10`"),
     "whole_run": Need("the steps of the whole run", "record with `perfdoctor run`, and let the program end by itself"),
     "ranks": Need("a second rank", "record every rank: `perfdoctor run -- torchrun …`"),
+    # Rules about kernels know them by their names.
+    "single_kernels": Need(
+        "the kernels inside CUDA graphs", "record with nsys --cuda-graph-trace=node, or torch.profiler"
+    ),
     # Of a report of Nsight Compute, the sections without which a rule about its kernels cannot judge them.
     **{
         name: Need(

@@ -10,7 +10,7 @@ from perfdoctor.patterns import regex
 from perfdoctor.records.time_split import MOSTLY_RECORDING
 from perfdoctor.report.words.foreign_text import NAME_LIMIT, clean, clean_name
 from perfdoctor.vocabulary.kinds import MATH_PATHS
-from perfdoctor.vocabulary.sentences import NO_KERNEL, OF_MEASURED
+from perfdoctor.vocabulary.sentences import IN_GRAPHS, NO_KERNEL, OF_MEASURED
 from perfdoctor.vocabulary.signals import needs_gpu
 
 if TYPE_CHECKING:
@@ -261,6 +261,8 @@ def _nothing_found(diagnosis: Diagnosis) -> str:
     largest, limit = _limit(diagnosis)
     # A step that is mostly idle or communication has a problem, even if no rule can prove its cause.
     said = "Nothing worth fixing" if largest == "compute" else "No cause was proven"
+    if largest == "compute":
+        said = next((note.partition(":")[0] for note in diagnosis.notes if note.startswith(IN_GRAPHS)), said)
     return f"{_mostly_recording(diagnosis)}{said}: {limit}{limitation}."
 
 
