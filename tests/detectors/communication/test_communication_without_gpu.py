@@ -65,6 +65,9 @@ def test_it_is_simulated_and_no_step_gets_shorter_than_its_compute():
     diagnosis = diagnose(drawn, list(load_rules().values()))
     found = {each.rule: each for each in diagnosis.findings}["exposed-communication"]
     assert diagnosis.prediction.replay_error == pytest.approx(0, abs=0.01)
+    assert "during which the training thread runs no op" in found.summary
+    assert "; threads send on the cores that compute" in found.confidence_because
+    assert "every rank" not in found.confidence_because
     assert found.saving_ns_per_step.high <= (step - 13) * UNIT_NS
     assert found.saving_ns_per_step.likely > 0.5 * (step - 13) * UNIT_NS
 

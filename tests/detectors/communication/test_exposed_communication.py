@@ -44,13 +44,21 @@ def test_it_fires_where_collectives_run_while_no_kernel_does():
 
 def test_with_one_rank_it_says_that_waiting_cannot_be_distinguished_from_transfer():
     finding = only_finding("exposed-communication", step(0, 10))
-    assert (finding.situation, finding.confidence) == ("one-rank", "medium")
+    assert (finding.situation, finding.confidence, finding.doubt) == ("one-rank", "medium", "missing")
     assert "Only one rank was recorded" in summary(finding)
 
 
 def test_with_several_ranks_it_is_sure():
     finding = only_finding("exposed-communication", merge([step(0, 10, rank=0), step(0, 10, rank=1)]))
     assert (finding.situation, finding.confidence) == ("", "high")
+
+
+def test_only_the_doubt_that_there_is_is_named():
+    mostly_stays = described(merge([step(0, 36, rank=rank) for rank in (0, 1)]), data_type="BFloat16")
+    (advice,) = diagnose(mostly_stays, [load_rules()["exposed-communication"]]).findings
+    assert "; compute hides less than half of it" in advice.confidence_because
+    assert "cores" not in advice.confidence_because
+    assert "every rank" not in advice.confidence_because
 
 
 def test_where_ranks_are_missing_their_waiting_is_not_transfer():

@@ -75,12 +75,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     missing = ranks_missing(run)
     total = run.job.mean(lambda place: place.communication.total_ns)
-    is_clear = found.saving.likely >= MOST_OF_IT * found.saving.high and not missing
+    doubt = _doubt(run, found, missing=missing > 0)
     measured = bandwidths(run, at["large_message_bytes"])
     yield Finding(
         rule="exposed-communication",
         saving_ns_per_step=found.saving,
-        confidence="high" if is_clear and len(run.job.places) > 1 and not host_places(run) else "medium",
+        confidence="medium" if doubt else "high",
         values={
             "exposed_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
@@ -109,7 +109,17 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         situation="one-rank" if len(run.ranks) == 1 else "some-ranks" if missing else "small" if small else "",
         affected_ns=found.most_ns if host_places(run) else 0,
+        doubt=doubt,
     )
+
+
+def _doubt(run: Run, found: _Exposed, *, missing: bool) -> str:
+    """The first of its doubts that is so; "" for none."""
+    if missing or len(run.job.places) == 1:
+        return "missing"
+    if host_places(run):
+        return "cores"
+    return "" if found.saving.likely >= MOST_OF_IT * found.saving.high else "half"
 
 
 class _Small(Struct, frozen=True):
