@@ -55,6 +55,16 @@ def test_every_finding_and_its_symptoms_are_named(report, name):
         assert all(symptom.rule in text for symptom in advice.symptoms)
 
 
+def test_a_long_note_and_a_long_sentence_are_shown_whole(report):
+    words = " ".join(f"word{number}" for number in range(150))
+    first, *others = INPUT_BOUND.findings
+    said = replace(
+        INPUT_BOUND, notes=(words,), findings=(replace(first, summary=words.replace("word", "said")), *others)
+    )
+    text = report(said)
+    assert all(f"word{number}" in text and f"said{number}" in text for number in range(150))
+
+
 @of_each("name", list(SAMPLES))
 def test_a_forge_gets_every_finding_that_saves_time_at_its_line(name):
     findings = list(with_symptoms(SAMPLES[name].findings))

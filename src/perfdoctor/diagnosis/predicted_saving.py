@@ -49,8 +49,9 @@ class PredictedSaving(Struct, frozen=True):
     `of_symptoms`: what a fix of its symptoms saves. `added_host_ns`: ns that the fix adds to the host's time, at most
     and likely. `limited_by_host`: that makes the step longer, or it may,
     and the likely saving is lost in noise. `spread`: of measured savings around likely ones; None: not known.
-    `about_ns`: the time of a device's step that the fix is about, beyond which no spread goes (where no replay
-    shortens it, and of a rule that is not ours, its high end); None without a GPU, where what runs behind a pause gets shorter as well (docs/savings.md).
+    `about_ns`: the time of a device's step that the fix is about, beyond which no spread goes (where no replay shortens
+    it, and of a rule that is not ours, its high end); None without a GPU, where what runs behind a pause gets shorter
+    as well (docs/savings.md).
     """
 
     expected: Saving

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from perfdoctor import __version__
 from perfdoctor.patterns import regex
 from perfdoctor.report.words import code_lines, cost, efficiency, outlook, run_time, skipped_rules, wording
-from perfdoctor.report.words.foreign_text import clean
+from perfdoctor.report.words.foreign_text import clean, clean_note
 from perfdoctor.report.words.parts import SHOWN_FINDINGS, all_parts, place_names, shown_places, split_base_ns
 from perfdoctor.system.masking import MASK, masked_text
 from perfdoctor.vocabulary.signals import need_label
@@ -134,7 +134,7 @@ def _finding(diagnosis: Diagnosis, place: int, advice: Advice) -> Iterator[str]:
     yield from wrapped(f"[{wording.rule_name(advice)}] {clean(advice.title)}", f"{place}. ", most=2)
     saving = outlook.after_others(diagnosis, advice) or wording.saving(diagnosis, advice)
     yield from wrapped(f"{saving} · {wording.confidence(advice.confidence)}", "   ", most=1)
-    yield from wrapped(clean(advice.summary), "   ")
+    yield from wrapped(clean_note(advice.summary), "   ")
     if doubt := wording.doubt(advice):
         yield from wrapped(doubt, "   ", most=2)
     yield from _line(advice)
@@ -175,7 +175,7 @@ def _remarks(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"Not checked: {skipped} of {wording.counted(len(diagnosis.outcomes), 'rule')}, for lack of {lacked} …"
     for rule, error in skipped_rules.failed(diagnosis)[:1]:
         yield f"{rule} failed (a bug in perfdoctor): {error}"
-    yield from (f"Note: {clean(note)}" for note in diagnosis.notes[:_MOST_NOTES])
+    yield from (f"Note: {clean_note(note)}" for note in diagnosis.notes[:_MOST_NOTES])
 
 
 def _next(diagnosis: Diagnosis) -> Iterator[str]:

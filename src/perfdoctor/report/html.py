@@ -32,7 +32,7 @@ from perfdoctor.report.words import (
     wording,
 )
 from perfdoctor.report.words.fix_text import blocks
-from perfdoctor.report.words.foreign_text import clean, clean_name, is_web_address
+from perfdoctor.report.words.foreign_text import clean, clean_name, clean_note, is_web_address
 from perfdoctor.report.words.parts import (
     SHOWN_FINDINGS,
     all_parts,
@@ -157,7 +157,7 @@ def environment() -> Environment:
     environment = templates.environment()
     environment.globals.update(
         w=wording, skipped_rules=skipped_rules, derived=derivations, code=code_lines, outlook=outlook, memory=memory,
-        chart=charts.chart, heat=charts.heat, clean=clean, clean_name=clean_name, blocks=blocks,
+        chart=charts.chart, heat=charts.heat, clean=clean, clean_name=clean_name, clean_note=clean_note, blocks=blocks,
         check=first_screen.check, rank_parts=lambda split: parts([split], split_base_ns(split)),
         split_base_ns=split_base_ns, SHOWN=SHOWN_FINDINGS, MOST_FILES=MOST_RANKS,
     )  # fmt: skip

@@ -21,7 +21,7 @@ from perfdoctor.report.words import (
     wording,
 )
 from perfdoctor.report.words.fix_text import blocks
-from perfdoctor.report.words.foreign_text import clean, clean_name
+from perfdoctor.report.words.foreign_text import clean, clean_name, clean_note
 from perfdoctor.report.words.parts import SHOWN_FINDINGS, all_parts, what_computes
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def render(diagnosis: Diagnosis) -> str:
         [escaped(cost.line(diagnosis))] if diagnosis.cost else [],
         _memory(diagnosis),
         listed("Not checked", _not_checked(diagnosis)),
-        listed("Notes", (escaped(clean(note)) for note in diagnosis.notes)),
+        listed("Notes", (escaped(clean_note(note)) for note in diagnosis.notes)),
     )
     return joined(sections)
 
@@ -91,7 +91,7 @@ def _finding(diagnosis: Diagnosis, number: int, advice: Advice) -> Iterator[str]
     saving = outlook.after_others(diagnosis, advice) or wording.saving(diagnosis, advice)
     origin = f" from {escaped(clean(advice.origin))}" if advice.origin else ""
     yield f"\n`{clean(advice.rule)}`{origin} · **{saving}** · {certain}"
-    yield f"\n{escaped(clean(advice.summary))}"
+    yield f"\n{escaped(clean_note(advice.summary))}"
     if certainty := wording.certainty(advice):
         yield f"\n{escaped(certainty)}"
     yield from _lines(advice.lines)

@@ -13,7 +13,7 @@ from perfdoctor.report.terminal_bars import bar, has_colours, is_unicode, named_
 from perfdoctor.report.terminal_links import TerminalLinks
 from perfdoctor.report.terminal_text import WIDEST, columns, packed, show, width_of, wrapped
 from perfdoctor.report.words import code_lines, cost, efficiency, memory, outlook, run_time, skipped_rules, wording
-from perfdoctor.report.words.foreign_text import clean, clean_name, one_line, shorten
+from perfdoctor.report.words.foreign_text import clean, clean_name, clean_note, one_line, shorten
 from perfdoctor.report.words.parts import (
     SHOWN_FINDINGS,
     all_parts,
@@ -73,7 +73,7 @@ class _Page:
 
     def print(self) -> None:
         costs = cost.line(self.diagnosis)
-        notes = [clean(note, 240) for note in self.diagnosis.notes]
+        notes = [clean_note(note) for note in self.diagnosis.notes]
         sections = (
             self.step(),
             self.ranks(),
@@ -202,7 +202,7 @@ class _Page:
         certain = (wording.confidence(advice.confidence), CONFIDENCE[advice.confidence])
         saving, later = wording.saving(self.diagnosis, advice), outlook.after_others(self.diagnosis, advice)
         yield Text.assemble((later or saving, "cyan"), " · ", certain)
-        yield Text(summary := clean(advice.summary))
+        yield Text(summary := clean_note(advice.summary))
         if doubt := wording.certainty(advice) if self.show_all else wording.doubt(advice):
             yield Text(doubt, DIM)
         if advice.lines:

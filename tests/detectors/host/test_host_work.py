@@ -169,3 +169,12 @@ def test_where_nothing_is_named_the_next_launch_is():
     assert summary(finding).endswith(f"at a time; most of it before `{GEMM}`.")
     following = next(each for each in finding.evidence if each.label == "The next launch is of")
     assert [row[0] for row in following.rows] == [GEMM]
+
+
+def test_of_a_kernel_with_all_its_types_the_sentence_has_the_function():
+    name = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, at::detail::Array<char *, 1>>(int)"
+    drawn = draw(
+        kernels="#" * 30 + " " * 5 + "G" * 5, host=["l" + " " * 34 + "l" + " " * 4, "o"], repeat=6, unit_us=1000,
+        kernel_names={"G": name},
+    )  # fmt: skip
+    assert summary(only_finding("host-work", drawn)).endswith("most of it before `vectorized_elementwise_kernel`.")

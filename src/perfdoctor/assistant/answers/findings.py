@@ -13,7 +13,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, CodeLine, Evidence, Measure, Outcome, Rows, Span, with_symptoms
 from perfdoctor.report.words import code_lines, derivations, wording
-from perfdoctor.report.words.foreign_text import clean
+from perfdoctor.report.words.foreign_text import clean, clean_note
 
 #: Of the lines below a finding in the text: moments, and measured numbers.
 _MOST_SAID = 4
@@ -42,7 +42,7 @@ def _said(diagnosis: Diagnosis, advice: Advice, position: int | None, zero: int,
     number = f"{position}. " if position else f"Symptom of {advice.symptom_of}: "
     certain = wording.confidence(advice.confidence)
     yield f"{number}{advice.rule}: {advice.title}. {wording.saving(diagnosis, advice)} · {certain}"
-    yield f"   {clean(advice.summary)}"
+    yield f"   {clean_note(advice.summary)}"
     if doubt := wording.certainty(advice) if is_alone else wording.doubt(advice):
         yield f"   {doubt}"
     for line in advice.lines[:1]:

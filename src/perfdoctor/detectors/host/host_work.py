@@ -19,9 +19,12 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.records.savings import Saving
-from perfdoctor.vocabulary.names.base_names import without_numbers
+from perfdoctor.vocabulary.names.base_names import base_name, without_numbers
 from perfdoctor.vocabulary.names.python_code import is_function, is_user_function, kind_of
 from perfdoctor.vocabulary.names.torch import call_of
+
+#: In a sentence.
+_LONGEST_NAME = 64
 
 
 class _HostTime(Struct, frozen=True):
@@ -105,6 +108,11 @@ def _best(place: Place, pieces: Intervals, found: list[Culprit], least_share: fl
     return None, True
 
 
+def _short(name: str) -> str:
+    """The name, of a kernel with all its types the function alone: its evidence has the whole."""
+    return base_name(name) if len(name) > _LONGEST_NAME else name
+
+
 def _launches(place: Place, following: list[Culprit]) -> Rows:
     rows = tuple((each.name, each.count, place.per_step(each.idle_ns)) for each in following[:5])
     columns = ("kernel or op", "times", "idle before it, a step")
@@ -154,7 +162,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "times": found.times_per_step,
             "mean_us": us(pieces.total_ns / max(len(pieces), 1)),
             # What the user calls next behind so much of the idle time; a kernel's name where it launches one.
-            "following": next((call_of(each.name) for each in following if each.idle_ns >= named_ns), ""),
+            "following": next((_short(call_of(each.name)) for each in following if each.idle_ns >= named_ns), ""),
         },
         evidence=(
             Measure("idle while the host ran code that issues nothing", found.ns, "ns"),

@@ -10,7 +10,7 @@ from perfdoctor.report import markdown
 from perfdoctor.report.brief import block, wrapped
 from perfdoctor.report.comparison import words
 from perfdoctor.report.markdown import escaped, joined, table
-from perfdoctor.report.words.foreign_text import clean, clean_name
+from perfdoctor.report.words.foreign_text import clean, clean_name, clean_note
 
 SHOWN = 10
 #: Lines of each list in the block of plain text, and its notes.
@@ -38,7 +38,7 @@ def render(comparison: Comparison, verdict: Sequence[str] = ()) -> str:
         listed(words.lines_heading(comparison), words.lines(comparison)),
         listed("Memory", words.memory(comparison)),
         listed(words.COUNTERS, words.counters(comparison)),
-        listed("Notes", map(clean, comparison.notes)),
+        listed("Notes", map(clean_note, comparison.notes)),
     )
     return joined(sections)
 
@@ -87,7 +87,7 @@ def brief(comparison: Comparison) -> str:
         _listed(f"{words.FINDINGS}:", findings),
         _listed("Memory:", list(words.memory(comparison))),
         _listed(f"{words.COUNTERS}:", list(words.counters(comparison))),
-        _listed("Notes:", [clean(note) for note in comparison.notes[:_MOST_NOTES]]),
+        _listed("Notes:", [clean_note(note) for note in comparison.notes[:_MOST_NOTES]]),
     )
     filled = [section for section in sections if section]
     return block([line for place, section in enumerate(filled) for line in ([""] * bool(place) + section)])

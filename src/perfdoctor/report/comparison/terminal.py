@@ -11,7 +11,7 @@ from rich.text import Text
 
 from perfdoctor.report.comparison import words
 from perfdoctor.report.terminal_text import WIDEST, columns, show, wrapped
-from perfdoctor.report.words.foreign_text import clean, clean_name
+from perfdoctor.report.words.foreign_text import clean, clean_name, clean_note
 from perfdoctor.report.words.wording import counted, duration
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _lines(comparison: Comparison, console: Console, most: int, verdict: Sequenc
     yield from section(words.lines_heading(comparison), listed(islice(words.lines(comparison), most)))
     yield from section("Memory", listed(words.memory(comparison)))
     yield from section(words.COUNTERS, listed(words.counters(comparison)))
-    yield from section("Notes", listed(map(clean, comparison.notes), "dim"))
+    yield from section("Notes", listed(map(clean_note, comparison.notes), "dim"))
 
 
 def _causes(comparison: Comparison, most: int) -> Iterator[Text]:

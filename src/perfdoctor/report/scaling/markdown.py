@@ -10,7 +10,7 @@ from perfdoctor.report.comparison.markdown import SHOWN, listed, work_rows
 from perfdoctor.report.comparison.words import delta, rest_of_causes
 from perfdoctor.report.markdown import escaped, joined, table
 from perfdoctor.report.scaling import words
-from perfdoctor.report.words.foreign_text import clean
+from perfdoctor.report.words.foreign_text import clean, clean_note
 from perfdoctor.report.words.wording import duration
 
 _MOST_FINDINGS = 5
@@ -40,7 +40,7 @@ def render(scaling: ScalingResult) -> str:
         [f"### {escaped(words.work_heading(scaling))}"] if scaling.work else [],
         work_rows(scaling),
         listed(words.findings_heading(scaling), words.findings(scaling)),
-        listed("Notes", map(clean, scaling.notes)),
+        listed("Notes", map(clean_note, scaling.notes)),
     )
     return joined(sections)
 

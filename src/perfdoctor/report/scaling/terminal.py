@@ -12,7 +12,7 @@ from perfdoctor.report.comparison.terminal import SHOWN, indented, paragraph, se
 from perfdoctor.report.comparison.words import delta, rest_of_causes
 from perfdoctor.report.scaling import words
 from perfdoctor.report.terminal_text import columns, show
-from perfdoctor.report.words.foreign_text import clean
+from perfdoctor.report.words.foreign_text import clean_note
 from perfdoctor.report.words.wording import duration
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _lines(scaling: ScalingResult, console: Console, most: int) -> Iterator[Text
     yield from section(words.prediction_heading(scaling), prediction)
     yield from section(words.work_heading(scaling), work_rows(scaling, most, console))
     yield from section(words.findings_heading(scaling), listed(words.findings(scaling)))
-    yield from section("Notes", listed(map(clean, scaling.notes), "dim"))
+    yield from section("Notes", listed(map(clean_note, scaling.notes), "dim"))
 
 
 def _growth(scaling: ScalingResult, most: int) -> Iterator[Text]:

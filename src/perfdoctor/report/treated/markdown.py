@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfdoctor.report.markdown import escaped, joined, listed, table
 from perfdoctor.report.treated import words
-from perfdoctor.report.words.foreign_text import clean
+from perfdoctor.report.words.foreign_text import clean_note
 from perfdoctor.treatments.records import TreatResult
 
 
@@ -24,5 +24,5 @@ def render(result: TreatResult) -> str:
         [escaped(words.together(result.together))] if result.together else [],
         ["```python", *patch, "```"] if patch else [],
         listed("Not tried", (escaped(f"{name}: {why}") for name, why in result.left_out.items())),
-        listed("How it was measured", map(escaped, [*words.how(result), *map(clean, result.notes)])),
+        listed("How it was measured", map(escaped, [*words.how(result), *map(clean_note, result.notes)])),
     ))  # fmt: skip

@@ -10,7 +10,7 @@ from rich.text import Text
 from perfdoctor.report.comparison.terminal import indented, paragraph, section
 from perfdoctor.report.terminal_text import columns, show
 from perfdoctor.report.treated import words
-from perfdoctor.report.words.foreign_text import clean
+from perfdoctor.report.words.foreign_text import clean, clean_note
 from perfdoctor.treatments.records import TreatResult, TriedFix
 
 _STYLES = {"keep": "green", "slower": "red", "failed": "red", "changes the numbers": "yellow"}
@@ -32,7 +32,8 @@ def _lines(result: TreatResult, console: Console) -> Iterator[Text]:
         yield from section("Best together", indented(console, [words.together(result.together)]))
         yield from section("Lines for the program", (Text(f"  {line}") for line in words.patch(result)))
     yield from section("Not tried", indented(console, (f"{n}: {why}" for n, why in result.left_out.items()), "dim"))
-    yield from section("How it was measured", indented(console, [*words.how(result), *map(clean, result.notes)], "dim"))
+    how = [*words.how(result), *map(clean_note, result.notes)]
+    yield from section("How it was measured", indented(console, how, "dim"))
 
 
 def _row(row: TriedFix) -> tuple[Text, ...]:

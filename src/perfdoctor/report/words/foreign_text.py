@@ -10,6 +10,8 @@ from perfdoctor.patterns import regex
 
 NAME_LIMIT = 96
 PROSE_LIMIT = 400
+#: Sentences of ours, with what a file holds in them: what is cut out of their middle is missed.
+SENTENCES_LIMIT = 2_000
 
 _ESCAPES = regex(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?")
 # Besides C0 and C1: characters that reorder or hide text (bidirectional marks, zero-width, line separators).
@@ -39,6 +41,11 @@ def clean_block(text: str) -> str:
 def clean(text: str, limit: int = PROSE_LIMIT) -> str:
     """One printable line of at most `limit` characters, no word longer than a name may be."""
     return shorten(" ".join(shorten(word, NAME_LIMIT) for word in clean_block(text).split()), limit)
+
+
+def clean_note(text: str) -> str:
+    """A note, or what a finding says, in one printable line."""
+    return clean(text, SENTENCES_LIMIT)
 
 
 def one_line(text: str) -> str:

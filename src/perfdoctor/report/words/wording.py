@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.patterns import regex
 from perfdoctor.records.time_split import MOSTLY_RECORDING
-from perfdoctor.report.words.foreign_text import NAME_LIMIT, clean, clean_name
+from perfdoctor.report.words.foreign_text import NAME_LIMIT, clean, clean_name, clean_note
 from perfdoctor.vocabulary.kinds import MATH_PATHS
 from perfdoctor.vocabulary.sentences import IN_GRAPHS, NO_KERNEL, OF_MEASURED
 from perfdoctor.vocabulary.signals import needs_gpu
@@ -309,7 +309,7 @@ def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
 
 
 def _first_sentence(advice: Advice) -> str:
-    return _SENTENCE.split(clean(advice.summary), maxsplit=1)[0].replace("`", "")
+    return _SENTENCE.split(clean_note(advice.summary), maxsplit=1)[0].replace("`", "")
 
 
 def _of_measured(advice: Advice) -> str:
