@@ -83,10 +83,10 @@ def _body(rule: Rule) -> Iterator[str]:
         if number == 0:
             yield "## What to do\n"
         numerics = "changes numerics" if fix.changes_numerics else "numerics unchanged"
-        where = f", where there is {' and '.join(map(in_words, fix.when))}" if fix.when else ""
-        where += f"; {fix.caution}" if fix.caution else ""
+        terms = f"{fix.effort} of work, {numerics}{f'; {fix.caution}' if fix.caution else ''}"
+        where = f"\n\n{in_words(fix.when)}" if fix.when else ""
         how = fix.filled({}).strip()
-        yield f"### {fix.title}\n\n*{fix.effort} of work, {numerics}{where}*\n\n```python\n{how}\n```\n"
+        yield f"### {fix.title}\n\n*{terms}*{where}\n\n```python\n{how}\n```\n"
     yield from _derived(rule)
     yield f"## What it needs\n\n{_needs(rule)}\n"
     if rule.thresholds:

@@ -168,6 +168,15 @@ def test_quiet_explain_is_the_fixes():
     assert run("explain", "input-wait", "--quiet").stdout.startswith("Fix: Load [in] workers")
 
 
+def test_a_fix_says_for_which_programs_it_is_and_for_which_not(monkeypatch):
+    when = ("not inference", "torch", "not compiled", "ddp", "gpu")
+    rule = replace(INPUT_WAIT, fixes=(replace(FIX, when=when), replace(FIX, when=("not jax",))))
+    monkeypatch.setattr(rulebook, "load_rules", lambda: {rule.id: rule})
+    text = " ".join(run("explain", "input-wait").stdout.split())
+    assert "For: PyTorch, DistributedDataParallel and work on a GPU. Not for: inference, code that torch" in text
+    assert " Not for: JAX (XLA)." in text
+
+
 @pytest.mark.parametrize("command", ["explain", "rules"])
 def test_an_unknown_rule_is_a_usage_error(command):
     result = run(command, "input")

@@ -150,7 +150,7 @@ class _RulePage:
         if named and "" not in fix.situations:  # as listed under "What a report says"
             yield from self.wrapped(Text(f"For: {', '.join(named).replace('-', ' ')}", DIM))
         if fix.when:
-            yield from self.wrapped(Text(f"Where there is {' and '.join(map(in_words, fix.when))}", DIM))
+            yield from self.wrapped(Text(in_words(fix.when), DIM))
         for block in blocks(fix.filled({})):
             yield Text()
             if block.code:

@@ -65,7 +65,11 @@ def test_more_than_the_peak_is_called_impossible():
     [
         (("shapes",), {"flop_per_step": None}, "record shapes with `perfdoctor run`"),
         (("steps",), {"flop_per_step": None}, "--tokens-per-step needs steps, and none were found"),
-        (("shapes",), {"known_share": 0.1}, "too few shapes were recorded; record shapes with"),
+        (
+            ("shapes",),
+            {"known_share": 0.1},
+            "the FLOP of only 10 % of the matmul time follow from the recorded shapes; give --parameters",
+        ),
         (("shapes", "peaks"), {"flop_per_step": None}, "--parameters and --tokens-per-step"),
         (
             ("peaks",),

@@ -21,6 +21,7 @@ _ENOUGH = 0.5
 _BYTES = {"memory": "memory", "host_link": "pinned copies"}
 _LATENCIES = {"launch": "a launch takes", "kernel_floor": "a kernel at least", "all_reduce_latency": "an all-reduce"}
 _TO_RECORD = "record shapes with `perfdoctor run`, or torch.profiler and record_shapes=True; or "
+_GIVEN = "give --parameters and --tokens-per-step"
 
 
 def line(diagnosis: Diagnosis) -> str:
@@ -58,7 +59,8 @@ def _missing(efficiency: Efficiency, framework: str) -> str:
     if "steps" in efficiency.lacks:
         return "MFU is unknown: --tokens-per-step needs steps, and none were found."
     if "shapes" in efficiency.lacks and efficiency.flop_per_step:
-        return f"MFU is unknown: too few shapes were recorded; {_to_record(framework)}."
+        known = wording.share(efficiency.known_share)
+        return f"MFU is unknown: the FLOP of only {known} of the matmul time follow from the recorded shapes; {_GIVEN}."
     if "shapes" in efficiency.lacks:
         return f"MFU is unknown: {_to_record(framework)}."
     if "data_type" in efficiency.lacks:
@@ -72,7 +74,7 @@ def _missing(efficiency: Efficiency, framework: str) -> str:
 
 
 def _to_record(framework: str) -> str:
-    return f"{'' if framework == 'jax' else _TO_RECORD}give --parameters and --tokens-per-step"
+    return f"{'' if framework == 'jax' else _TO_RECORD}{_GIVEN}"
 
 
 def _work(efficiency: Efficiency, basis: Basis) -> str:

@@ -11,7 +11,7 @@ parallelism sums (`RedistributeBackward`), and the functions of all of them in t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from perfdoctor.patterns import regex
@@ -65,6 +65,9 @@ def holds(condition: str, facts: frozenset[str]) -> bool:
     return condition.removeprefix(NOT) not in facts if condition.startswith(NOT) else condition in facts
 
 
-def in_words(condition: str) -> str:
-    """`no DistributedDataParallel`"""
-    return f"no {FACTS[condition.removeprefix(NOT)]}" if condition.startswith(NOT) else FACTS[condition]
+def in_words(conditions: Sequence[str]) -> str:
+    """`For: PyTorch and FSDP. Not for: inference, CUDA graphs.`: where all of the first are, and none of the others."""
+    holding = [FACTS[each] for each in conditions if not each.startswith(NOT)]
+    others = [FACTS[each.removeprefix(NOT)] for each in conditions if each.startswith(NOT)]
+    both = " and ".join(filter(None, (", ".join(holding[:-1]), *holding[-1:])))
+    return " ".join([f"For: {both}."] * bool(holding) + [f"Not for: {', '.join(others)}."] * bool(others))
