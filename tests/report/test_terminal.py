@@ -228,6 +228,7 @@ def test_many_skipped_rules_are_summed_up_by_what_they_lacked():
     assert "Not checked: 7 of 9 rules, for lack of kernels (6), host calls (4), copies (1)." in " ".join(output.split())
     assert "--all" in output
     assert "rule-3" not in output
+    assert "\n\n\n" not in output
     assert "b failed (a bug in perfdoctor): no" in output
     everything = printed(replace(HEALTHY, outcomes=outcomes), show_all=True)
     assert "4 rules without kernels and host calls: rule-0, rule-1, rule-2, rule-3" in everything

@@ -196,8 +196,8 @@ def _memory(diagnosis: Diagnosis) -> Iterator[str]:
 def _not_checked(diagnosis: Diagnosis) -> Iterator[str]:
     for missing, rules, hint in skipped_rules.not_checked(diagnosis):
         yield escaped(skipped_rules.lacking(missing, rules)) + skipped_rules.how_to_check(rules, hint)
-    if of_gpus := skipped_rules.about_gpus_line(diagnosis):
-        yield of_gpus
+    if only_counted := skipped_rules.only_counted(diagnosis):
+        yield only_counted
     for rule, error in skipped_rules.failed(diagnosis):
         yield f"{escaped(rule)} failed (a bug in perfdoctor): {escaped(error)}"
 

@@ -280,11 +280,11 @@ class _Page:
         failed = [
             f"{rule} failed (a bug in perfdoctor): {error}" for rule, error in skipped_rules.failed(self.diagnosis)
         ]
-        if of_gpus := skipped_rules.about_gpus_line(self.diagnosis):
-            lines.append(of_gpus)
+        if only_counted := skipped_rules.only_counted(self.diagnosis):
+            lines.append(only_counted)
         if is_short:
             yield from self.wrapped(Text.assemble(("Not checked: ", "bold"), (self.lacks(skipped), DIM)))
-            yield from self.wrapped(Text(of_gpus and f"{of_gpus}.", DIM))
+            yield from self.wrapped(Text(f"{only_counted}.", DIM)) if only_counted else ()
             yield from self.listed("Failed", failed)
         else:
             yield from self.listed("Not checked", [*lines, *failed])
@@ -294,7 +294,7 @@ class _Page:
         lacked = skipped_rules.lacked(self.diagnosis)
         shown = ", ".join(f"{missing} ({number})" for missing, number in lacked[:_SHOWN_LACKS])
         others = " and others" * (len(lacked) > _SHOWN_LACKS)
-        rules = wording.counted(len(self.diagnosis.outcomes) - len(wording.about_gpus(self.diagnosis)), "rule")
+        rules = wording.counted(len(self.diagnosis.outcomes) - len(wording.nothing_to_record(self.diagnosis)), "rule")
         return f"{skipped} of {rules}, for lack of {shown}{others}. Names, and what to record: --all"
 
     def listed(self, heading: str, lines: Sequence[str]) -> Iterator[Text]:

@@ -71,6 +71,7 @@ class Signal(Need, frozen=True, dict=True):
     has_time: bool = True
     of_machine: bool = False
     of_gpu: bool = False
+    of_nvidia: bool = False
 
     @cached_property
     def columns(self) -> Mapping[str, type]:
@@ -148,6 +149,7 @@ _BY_ANY_TOOL: Mapping[str, str] = {
     "memory_totals": "record with nsys --cuda-memory-usage=true",
 }
 GPU_SIGNALS = frozenset(name for name, signal in SIGNALS.items() if signal.of_gpu)
+NVIDIA_NEEDS = frozenset((*(name for name, signal in SIGNALS.items() if signal.of_nvidia), *PROFILE_SECTIONS))
 MACHINE_SIGNALS = tuple(name for name, signal in SIGNALS.items() if signal.of_machine)
 #: The signals whose rows are the timeline: those with tracks.
 EVENTS = tuple(name for name, signal in SIGNALS.items() if signal.track)
@@ -163,6 +165,11 @@ def needs_gpu(need: str) -> bool:
     """Can the need only be recorded on a GPU? Collectives of the host, as another choice, do not count."""
     choices = set(need.split("|"))
     return bool(choices - {"collectives"}) and choices - {"collectives"} <= GPU_SIGNALS
+
+
+def needs_nvidia(need: str) -> bool:
+    """Can the need only be recorded with NVIDIA's tools?"""
+    return NVIDIA_NEEDS.issuperset(need.split("|"))
 
 
 def hint(need: str, framework: str) -> str:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from report.samples import COMMUNICATION, GROWING, HEALTHY, INPUT_BOUND, NO_STEPS, NOTHING, POISON, POISONED
 from tables import of_each
 
+from perfdoctor.records.diagnosis import GpuInfo, SourceInfo
 from perfdoctor.records.findings import Outcome
 from perfdoctor.records.savings import Range, Saving
 from perfdoctor.report.words import skipped_rules, wording
@@ -207,11 +208,36 @@ def test_without_a_gpu_rules_about_gpus_are_one_line_and_the_others_count():
     )
     diagnosis = replace(on_cpu, outcomes=outcomes)
     assert wording.about_gpus(diagnosis) == ("b", "c")
-    assert skipped_rules.about_gpus_line(diagnosis) == "2 rules are about GPUs"
+    assert skipped_rules.only_counted(diagnosis) == "2 rules are about GPUs"
     assert [rules for _, rules, _ in skipped_rules.not_checked(diagnosis)] == [("d",), ("e",)]
     assert wording.verdict(diagnosis).endswith("; 2 of 3 rules could not be checked.")
     assert wording.about_gpus(replace(diagnosis, gpu_not_recorded=True)) == ()
     assert wording.about_gpus(replace(HEALTHY, outcomes=outcomes)) == ()
+
+
+def test_what_only_nvidias_tools_record_is_counted_where_no_gpu_is_nvidias():
+    outcomes = (
+        Outcome("a", "clear"),
+        Outcome("b", "skipped", ("kernel_profiles",)),
+        Outcome("c", "skipped", ("device_samples|gpu_counters",)),
+        Outcome("d", "skipped", ("nccl_facts", "links")),
+        Outcome("e", "skipped", ("SpeedOfLight",)),
+        Outcome("f", "skipped", ("memory|memory_totals",)),
+    )
+    diagnosis = replace(HEALTHY, outcomes=outcomes, gpus=(GpuInfo(0, 0, "AMD Instinct MI300X", True),))
+    assert skipped_rules.only_counted(diagnosis) == "4 rules need NVIDIA's tools"
+    assert [rules for _, rules, _ in skipped_rules.not_checked(diagnosis)] == [("f",)]
+    assert wording.verdict(diagnosis).endswith("; 1 of 2 rules could not be checked.")
+    for gpus in (HEALTHY.gpus, (), (*diagnosis.gpus, *HEALTHY.gpus), (GpuInfo(0, 0, "", False),)):
+        assert skipped_rules.only_counted(replace(diagnosis, gpus=gpus)) == ""
+
+
+def test_nobody_is_sent_to_the_tool_that_recorded_it():
+    diagnosis = replace(HEALTHY, outcomes=(Outcome("a", "clear"), Outcome("b", "skipped", ("overheads",))))
+    by = {kind: replace(diagnosis, sources=(SourceInfo(kind, "file", "", (0,)),)) for kind in ("kineto", "nsys")}
+    assert skipped_rules.not_checked(by["kineto"]) == []
+    assert "could not be checked" not in wording.verdict(by["kineto"])
+    assert [hint for _, _, hint in skipped_rules.not_checked(by["nsys"])] == ["record with torch.profiler"]
 
 
 def test_a_skipped_rule_never_reads_like_a_clear_one():

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from perfdoctor.report.words.foreign_text import clean
-from perfdoctor.report.words.wording import about_gpus, counted, describes_machine
+from perfdoctor.report.words.wording import about_gpus, counted, describes_machine, nothing_to_record, of_nvidia
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS, NEEDS, hint, need_label
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ _MOST_NAMED = 30
 def not_checked(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...], str]]:
     """The skipped rules by what they lacked: (`calls and ranges`, their ids, what to record), largest group first.
 
-    Without those about GPUs where the program uses none: `about_gpus_line` counts them.
+    Without those for which nothing is to be recorded: `only_counted` counts them.
     """
     groups: dict[tuple[str, ...], list[str]] = {}
-    of_gpus = frozenset(about_gpus(diagnosis))
+    counted_only = nothing_to_record(diagnosis)
     for outcome in diagnosis.outcomes:
-        if outcome.status == "skipped" and outcome.rule not in of_gpus:
+        if outcome.status == "skipped" and outcome.rule not in counted_only:
             # Without a timeline, all rules about time lack the same: the timeline.
             of_machine = describes_machine(diagnosis)
             without_timeline = not diagnosis.time and (diagnosis.memory or of_machine)
@@ -40,10 +40,12 @@ def not_checked(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...], str]]:
     ]
 
 
-def about_gpus_line(diagnosis: Diagnosis) -> str:
-    """`61 rules are about GPUs`: those that a program without one need not meet; "" without any."""
-    number = len(about_gpus(diagnosis))
-    return f"{counted(number, 'rule')} {'is' if number == 1 else 'are'} about GPUs" if number else ""
+def only_counted(diagnosis: Diagnosis) -> str:
+    """`61 rules are about GPUs`, `9 rules need NVIDIA's tools`: what can be recorded nowhere here; "" without any."""
+    if number := len(about_gpus(diagnosis)):
+        return f"{counted(number, 'rule')} {'is' if number == 1 else 'are'} about GPUs"
+    number = len(of_nvidia(diagnosis))
+    return f"{counted(number, 'rule')} need{'s' * (number == 1)} NVIDIA's tools" if number else ""
 
 
 def lacked(diagnosis: Diagnosis) -> list[tuple[str, int]]:

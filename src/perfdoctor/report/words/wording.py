@@ -6,12 +6,13 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from perfdoctor.hardware.generations import NVIDIA, vendor
 from perfdoctor.patterns import regex
 from perfdoctor.records.time_split import MOSTLY_RECORDING
 from perfdoctor.report.words.foreign_text import NAME_LIMIT, clean, clean_name, clean_note
 from perfdoctor.vocabulary.kinds import MATH_PATHS
 from perfdoctor.vocabulary.sentences import IN_GRAPHS, NO_KERNEL, OF_MEASURED
-from perfdoctor.vocabulary.signals import needs_gpu
+from perfdoctor.vocabulary.signals import NEEDS, needs_gpu, needs_nvidia
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +46,8 @@ _OF_THE_MACHINE = frozenset(("cpu", "nvml", "topology", "nccl", "nccl-tests", "f
 _KERNELS_ALONE = frozenset(("ncu",))
 #: A version says several: `schemaVersion 1, CUDA 12.6, HIP 7.2`. Only a hostile one is longer.
 _VERSION_LIMIT = NAME_LIMIT
+#: What is said of how to record what each of these tools records by itself, wherever there is any.
+_BY_ITSELF = {"kineto": "record with torch.profiler"}
 EFFORT = {"minutes": "minutes of work", "hours": "hours of work", "days": "days of work"}
 #: Programs of which it is said: a rule about PyTorch is not checked there.
 _FRAMEWORKS = {"jax": "JAX (XLA)", "triton": "Triton kernels, no framework", "cuda": "CUDA, no framework"}
@@ -243,10 +246,10 @@ def _without_time(diagnosis: Diagnosis) -> str:
 
 def _nothing_found(diagnosis: Diagnosis) -> str:
     """The first line where nothing is worth fixing: because it is so, or because too little was seen."""
-    of_gpus = len(about_gpus(diagnosis))
-    unchecked = sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes) - of_gpus
-    rules = counted(len(diagnosis.outcomes) - of_gpus, "rule")
-    if unchecked == len(diagnosis.outcomes) - of_gpus:
+    others = len(nothing_to_record(diagnosis))
+    unchecked = sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes) - others
+    rules = counted(len(diagnosis.outcomes) - others, "rule")
+    if unchecked == len(diagnosis.outcomes) - others:
         return f"Nothing was diagnosed: none of {rules} could be checked on this recording."
     steps = diagnosis.steps
     if not steps.used and any(source.cut_off for source in diagnosis.sources):
@@ -472,6 +475,34 @@ def about_gpus(diagnosis: Diagnosis) -> tuple[str, ...]:
         for outcome in diagnosis.outcomes
         if outcome.status == "skipped" and any(map(needs_gpu, outcome.missing))
     )
+
+
+def of_nvidia(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """The rules that were skipped for lack of what NVIDIA's tools record, where every GPU is of another maker."""
+    makers = {vendor(gpu.name) for gpu in diagnosis.gpus} or {""}
+    if makers & {"", NVIDIA}:
+        return ()
+    return tuple(
+        outcome.rule
+        for outcome in diagnosis.outcomes
+        if outcome.status == "skipped" and any(map(needs_nvidia, outcome.missing))
+    )
+
+
+def _recorded_in_vain(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """The rules that were skipped for lack of what the tool had nothing of: it records that by itself."""
+    hints = {_BY_ITSELF[source.kind] for source in diagnosis.sources if source.kind in _BY_ITSELF}
+    skipped = [outcome for outcome in diagnosis.outcomes if outcome.status == "skipped"]
+    return tuple(
+        outcome.rule
+        for outcome in skipped
+        if any(need in NEEDS and NEEDS[need].hint in hints for need in outcome.missing)
+    )
+
+
+def nothing_to_record(diagnosis: Diagnosis) -> frozenset[str]:
+    """The skipped rules for which nothing is to be recorded: they count neither as checked nor as not checked."""
+    return frozenset((*about_gpus(diagnosis), *of_nvidia(diagnosis), *_recorded_in_vain(diagnosis)))
 
 
 def describes_machine(diagnosis: Diagnosis) -> bool:
