@@ -81,7 +81,8 @@ def _of_recording(run: Run) -> Iterator[str]:
     real = real_time(run)
     if real is not None:
         if real.is_recorders:
-            yield f"recording made the step {real.recorders_stretch:.1f} times as long"
+            by = "recording made the step" if real.is_explained else "recorded steps were"
+            yield f"{by} {real.recorders_stretch:.1f} times as long"
     elif stack_cost(run)[1] >= MOST_SHARE:
         yield "the profiler recorded Python stacks, which slows the host"
 

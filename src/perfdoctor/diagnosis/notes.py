@@ -42,6 +42,8 @@ _HARDLY_LEFT = 10.0
 #: nobody else used the GPU it was 1 % (an A100).
 _LINKS = {"pcie_rx": "its link to the host received", "pcie_tx": "its link to the host sent"}
 _UNEXPLAINED = 0.1
+#: A host that could launch the same work in less time by more than this share of the step is not "nearly" the limit.
+_NEARLY = 0.1
 _NAMES = {"host_link": "pinned copies"}
 
 
@@ -240,9 +242,14 @@ def _of_stretch(run: Run) -> Iterator[str]:
     if real is None or not real.is_notable:
         return
     by, why = "Recording made the step", ""
-    if real.by_others_ns:
+    if not real.is_explained:
+        why = f"Recording itself explains {milliseconds(real.explained_ns)} of that. "
+    if real.by_others_ns or not real.is_explained:
         by = "Recorded steps are"
-        why = f"Other programs had cores meanwhile, which can explain up to {milliseconds(real.by_others_ns)} of that. "
+    if real.by_others_ns:
+        why += (
+            f"Other programs had cores meanwhile, which can explain up to {milliseconds(real.by_others_ns)} of that. "
+        )
     yield (
         f"{by} {real.stretch:.1f} times as long: {milliseconds(real.recorded_ns)} instead of "
         f"{milliseconds(real.unrecorded_ns)}. {why}Unrecorded steps of the same run were timed, "
@@ -255,7 +262,7 @@ def _of_stretch(run: Run) -> Iterator[str]:
             f"{real.event_ns / 1e3:.1f} µs."
         )
     times = {part: f"{by:.1f} times" if by < _HARDLY_LEFT else "almost all of it" for part, by in real.notable_parts}
-    if times and real.is_recorders:
+    if times and real.is_recorders and real.is_explained:
         yield f"Stretched by the recording: {', '.join(f'{PARTS[part].label} {by}' for part, by in times.items())}."
 
 
@@ -279,11 +286,13 @@ def _of_limits(run: Run, found: Sequence[Found]) -> Iterator[str]:
     spare_ns = run_spare_ns(run)
     of_host = [each.saving.expected.likely for each in found if "host" in each.rule.hidden_by]
     if spare_ns is not None and any(likely_ns >= spare_ns for likely_ns in of_host):
-        share = f"{100 * spare_ns / max(run.step_ns, 1):.0f}"
+        spare_share = spare_ns / max(run.step_ns, 1)
+        share = f"{100 * spare_share:.0f}"
         room = f"in {share} % less time, no more" if share != "0" else "in no less time"
-        nearly = "nearly " * (share != "0")
+        limit = "is the limit" if share == "0" else "is nearly the limit"
+        limit = "limits what faster kernels save" if spare_share > _NEARLY else limit
         yield (
-            f"The host is {nearly}the limit: it could launch the same work {room}. "
+            f"The host {limit}: it could launch the same work {room}. "
             "Savings on the GPU beyond that come true when the host has less to do."
         )
 

@@ -13,6 +13,7 @@ from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS
 NOTABLE_STRETCH = 1.1
 #: More of such a step is recording than training.
 MOSTLY_RECORDING = 2.0
+_MOST_OF_IT = 0.5
 
 
 class TimeSplit(Struct, frozen=True):
@@ -112,6 +113,7 @@ class RealTime(Struct, frozen=True):
     recording one op, range or call cost the host, `events_per_step` of which were recorded. `stretch_by_part`:
     recorded over unrecorded time of each part that occurs; infinite where nothing of it is left. `has_stacks`: were
     Python's functions recorded? `by_others_ns`: so much of what is longer others' use of the cores can explain.
+    `flushes_ns`: for so long the step waited for the profiler.
     """
 
     recorded_ns: int
@@ -122,6 +124,7 @@ class RealTime(Struct, frozen=True):
     stretch_by_part: Mapping[str, float] = field(default_factory=dict)
     has_stacks: bool = False
     by_others_ns: int = 0
+    flushes_ns: float = 0.0
 
     @property
     def stretch(self) -> float:
@@ -138,6 +141,16 @@ class RealTime(Struct, frozen=True):
     def is_recorders(self) -> bool:
         """Is the step notably longer, and surely by recording?"""
         return self.recorders_stretch > NOTABLE_STRETCH
+
+    @property
+    def explained_ns(self) -> float:
+        """What recording its ops, calls and ranges cost a step, and the profiler's flushes in it, in ns."""
+        return self.event_ns * self.events_per_step + self.flushes_ns
+
+    @property
+    def is_explained(self) -> bool:
+        """Is that at least half of what is longer, but for what others' use of the cores can explain?"""
+        return self.explained_ns >= _MOST_OF_IT * (self.recorded_ns - self.unrecorded_ns - self.by_others_ns)
 
     @property
     def notable_parts(self) -> tuple[tuple[str, float], ...]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
 
 _NAME_LIMIT = 32
-_KINDS = {"host": "host work", "loader": "making batches beside the step", "latency": "launch and wake-up latency"}
+_KINDS = {"host": "host work", "loader": "waiting for batches", "latency": "launch and wake-up latency"}
 
 
 class Stage(Struct, frozen=True):

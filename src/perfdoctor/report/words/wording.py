@@ -276,6 +276,13 @@ def _mostly_recording(diagnosis: Diagnosis) -> str:
         return ""
     do = "Give a step more work, a larger batch, or record fewer signals"
     do = "Record without --stacks" if real.has_stacks else do
+    if not real.is_explained:
+        return (
+            f"Recorded steps are {factor(real.recorders_stretch)} times as long, "
+            f"{duration(real.recorded_ns - real.by_others_ns)} instead of {duration(real.unrecorded_ns)}; "
+            f"recording itself explains {duration(real.explained_ns)} of it: how they are divided says little of the "
+            "training. "
+        )
     return (
         f"Recording made this step {factor(real.recorders_stretch)} times as long, "
         f"{duration(real.recorded_ns - real.by_others_ns)} instead of "
