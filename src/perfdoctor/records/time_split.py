@@ -124,7 +124,7 @@ class RealTime(Struct, frozen=True):
     stretch_by_part: Mapping[str, float] = field(default_factory=dict)
     has_stacks: bool = False
     by_others_ns: int = 0
-    flushes_ns: float = 0.0
+    flushes_ns: int = 0
 
     @property
     def stretch(self) -> float:

@@ -100,7 +100,7 @@ def real_time(run: Run) -> RealTime | None:
     return RealTime(
         run.step_ns, model.unrecorded_ns, model.measured_ns, model.event_ns, model.events_per_step,
         {part: ns / real if real else np.inf for part, (ns, real) in parts.items() if ns},
-        bool(len(run.timeline["functions"])), model.by_others_ns, _recorded_ns(run, _part("profiler")),
+        bool(len(run.timeline["functions"])), model.by_others_ns, round(_recorded_ns(run, _part("profiler"))),
     )  # fmt: skip
 
 
