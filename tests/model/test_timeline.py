@@ -269,6 +269,12 @@ def test_merged_recordings_keep_every_row_source_and_note():
     assert (both.world_size, both.notes, len(both.thread_names)) == (4, ("same", "one", "two"), 2)
 
 
+def test_a_rank_of_several_recordings_is_named():
+    one, two, other = (draw(kernels="##", rank=rank) for rank in (0, 0, 1))
+    (note,) = [each for each in merge([one, two, other]).notes if "hold rank 0:" in each]
+    assert note not in merge([one, other]).notes
+
+
 def test_one_recording_is_merged_into_itself():
     one = draw(kernels="##")
     assert merge([one]) is one

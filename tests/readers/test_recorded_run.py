@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import sqlite3
@@ -100,6 +101,14 @@ def test_a_run_of_two_passes_shows_nsys_and_compares_torch_with_it(tmp_path: Pat
     assert [source.kind for source in found.sources] == ["nsys"]
     (compared,) = [note for note in found.notes if "apart" in note]
     assert "which is shown" in compared
+
+
+def test_a_trace_that_lies_there_packed_and_unpacked_is_read_once(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run", torch=TORCH)
+    alone = read([run.path])
+    (run.path / "torch" / TORCH.stem).write_bytes(gzip.decompress(TORCH.read_bytes()))
+    found = read([run.path])
+    assert (len(found.ops), found.sources) == (len(alone.ops), alone.sources)
 
 
 def test_where_nsys_left_nothing_readable_the_torch_pass_is_shown(tmp_path: Path) -> None:

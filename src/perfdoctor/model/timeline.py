@@ -8,6 +8,7 @@ signal is an answer, a signal that is not in it was not recorded.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 _FARTHEST_NS = 1 << 61
 #: The longest names of kernels, with the types of all their templates, have some thousand characters.
 _LONGEST_NAME = 1 << 13
+#: So many ranks are named in a note; of the others their number is said.
+_NAMED = 4
 #: Python's int() refuses more digits than 4,300. No number has so many: the rest of them is dropped.
 _MOST_DIGITS = 4_000
 _ENDLESS = regex(r"(\d{40})\d+")
@@ -657,7 +660,10 @@ def check_frame(signal: str, frame: Frame) -> None:
 
 
 def merge(timelines: Sequence[Timeline]) -> Timeline:
-    """Several recordings of one run as one Timeline. They must already share a clock and have different ranks."""
+    """Several recordings of one run as one Timeline. They must already share a clock and have different ranks.
+
+    A rank of several recordings has the rows of all of them, and a note says so.
+    """
     if len(timelines) == 1:
         return timelines[0]
     whole = Timeline.build(
@@ -667,7 +673,7 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         devices=[device for timeline in timelines for device in timeline.devices],
         world_size=max(timeline.world_size for timeline in timelines),
         thread_names={key: name for timeline in timelines for key, name in timeline.thread_names.items()},
-        notes=list(dict.fromkeys(note for timeline in timelines for note in timeline.notes)),
+        notes=list(dict.fromkeys((*(note for each in timelines for note in each.notes), *_twice(timelines)))),
     )
     return replace(
         whole,
@@ -682,3 +688,13 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         code={line: text for each in timelines for line, text in each.code.items()},
         torch=next((each.torch for each in timelines if each.torch), ""),
     )
+
+
+def _twice(timelines: Sequence[Timeline]) -> Iterator[str]:
+    """A note where several of the timelines hold the same ranks."""
+    held = Counter(rank for timeline in timelines for rank in timeline.ranks)
+    ranks = sorted(rank for rank, times in held.items() if times > 1)
+    if ranks:
+        more = f" and {len(ranks) - _NAMED:,} more" if len(ranks) > _NAMED else ""
+        named = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:_NAMED]))}{more}"
+        yield f"Several of these recordings hold {named}: all of their rows are shown as those of one rank."

@@ -145,7 +145,7 @@ def _part(run: RunFolder, tool: str, process: int | None, progress: Progress) ->
         run,
         tool,
         own,
-        tuple(file for file in run.files(tool, *_TRACES) if _stem(file.name) not in of_others),
+        tuple(file for stem, file in _each_once(run.files(tool, *_TRACES)).items() if stem not in of_others),
         _system_file(run) if tool == "nsys" else None,
         tuple(report.pid for report in others),
         _processes(found, chosen),
@@ -344,6 +344,11 @@ def _exported(file: Path, progress: Progress) -> Path:
 def _stem(trace: str) -> str:
     """The name of a trace, the same whether it is compressed or not."""
     return trace.removesuffix(".gz")
+
+
+def _each_once(traces: Sequence[Path]) -> dict[str, Path]:
+    """The traces by stem: of one that lies there packed and unpacked, the later of the two in this order."""
+    return {_stem(trace.name): trace for trace in traces}
 
 
 def _whole_steps(reports: Sequence[ProcessReport], timeline: Timeline) -> Timeline:
