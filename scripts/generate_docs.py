@@ -148,7 +148,7 @@ def terminal_sample() -> str:
 
 
 #: What the page shows of an answer: the question, of a recording that everybody has.
-_ASKED, _OF = "fp32-matmuls, launch-bound=50%, host-work", "fixtures/h100-gpt"
+_ASKED, _OF = "launch-bound=50%, host-work", "fixtures/h100-gpt/eager.json.gz"
 
 
 def what_if_sample() -> str:

@@ -70,6 +70,18 @@ def test_a_report_beside_its_own_export_counts_once(tmp_path):
     assert [source.file for source in read([tmp_path]).sources] == ["profile.sqlite"]
 
 
+def test_a_trace_beside_itself_unpacked_counts_once_and_beside_another_one_of_that_name_not(tmp_path):
+    packed, plain = tmp_path / "trace.json.gz", tmp_path / "trace.json"
+    shutil.copy(HEALTHY, packed)
+    plain.write_bytes(gzip.decompress(HEALTHY.read_bytes()))
+    for given in ([tmp_path], [plain, packed]):
+        timeline = read(given)
+        assert [source.file for source in timeline.sources] == ["trace.json.gz"]
+        assert "trace.json is left out: it is a copy of trace.json.gz." in timeline.notes
+    plain.write_bytes(plain.read_bytes().replace(b"A100", b"H100"))
+    assert len(read([tmp_path]).sources) == 2
+
+
 def test_progress_names_what_is_being_read(tmp_path):
     """Again for each piece of it, with how much of its bytes are read."""
     lines: list[ProgressText] = []

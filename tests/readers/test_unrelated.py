@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from folders import FIXTURES, public
@@ -12,7 +13,7 @@ from folders import FIXTURES, public
 import perfdoctor
 from perfdoctor.model.timeline import Source
 from perfdoctor.readers.open import read
-from perfdoctor.readers.unrelated import RecordingFacts, notes
+from perfdoctor.readers.unrelated import RecordingFacts, earlier, notes
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.progress import silent
 
@@ -79,6 +80,50 @@ def test_it_is_the_first_note_of_a_diagnosis_and_one_however_they_are_read(tmp_p
     assert "a job of 16 ranks" in found[0]
     by_summaries = read_run([tmp_path / "job"], silent, most_in_full=2).timeline.notes
     assert sum(ONE_JOB in note for note in by_summaries) == 1
+
+
+# --- one after the other ---
+
+
+def of_rank(rank, begin_s, end_s, epoch=NOON):
+    source = Source("kineto", "a.json", "", (rank,))
+    return RecordingFacts([source], 0, (begin_s * 1_000_000_000, end_s * 1_000_000_000), epoch)
+
+
+@pytest.mark.parametrize(
+    ("recordings", "left_out"),
+    [
+        ([of_rank(0, 0, 9), of_rank(1, 8, 17)], []),
+        ([of_rank(0, 0, 9), of_rank(1, 20, 29)], []),
+        ([of_rank(0, 0, 9), of_rank(0, 8, 17)], []),  # no rank records twice at one time: these are of two
+        ([of_rank(0, 0, 9), of_rank(0, 20, 29, epoch=None)], []),  # of no known time
+        ([of_rank(0, 0, 0), of_rank(0, 0, 0)], []),
+        ([of_rank(0, 0, 20), of_rank(0, 19, 40)], [0]),  # a range of the first ends in the second
+        ([of_rank(0, 20, 29), of_rank(0, 9, 18), of_rank(0, 0, 9)], [1, 2]),
+        ([of_rank(0, 0, 9), of_rank(1, 0, 9), of_rank(0, 20, 29), of_rank(1, 21, 28)], [0, 1]),
+        ([of_rank(0, 0, 9), of_rank(1, 0, 9), of_rank(0, 20, 29)], [0, 1]),  # rank 1 did not record again
+    ],
+)
+def test_of_recordings_of_the_same_ranks_one_after_the_other_those_before_the_newest_are_left_out(recordings, left_out):
+    found, notes = earlier([Path(f"{number}.json") for number in range(len(recordings))], recordings)
+    assert sorted(found) == left_out
+    assert len(notes) == bool(left_out)
+
+
+def test_a_schedule_that_repeats_leaves_no_further_ranks_however_they_are_read(tmp_path):
+    for number, trace in enumerate(sorted(STRAGGLER.glob("*.gz"))):
+        document = json.loads(gzip.decompress(trace.read_bytes()))
+        for window in range(2):
+            document["baseTimeNanoseconds"] += HOUR // 60 * window
+            (tmp_path / f"host_{number}.{window}.pt.trace.json").write_text(json.dumps(document))
+    whole, by_summaries = read([tmp_path]), read_run([tmp_path], silent, most_in_full=1)
+    assert whole.ranks == by_summaries.job.timeline.ranks == (0, 1, 2, 3)
+    assert [source.file for source in whole.sources] == [f"host_{number}.1.pt.trace.json" for number in range(4)]
+    for timeline in (whole, by_summaries.timeline):
+        (note,) = [each for each in timeline.notes if "one after the other" in each]
+        assert (
+            "analysed. Give the others by themselves: host_0.0.pt.trace.json, host_1.0.pt.trace.json and 2 more; "
+        ) in note
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import filecmp
+import os
 import re
+import struct
+import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
@@ -29,6 +32,7 @@ from perfdoctor.readers import (
 )
 from perfdoctor.readers.formats import Format
 from perfdoctor.readers.kineto import trace as kineto
+from perfdoctor.readers.kineto.inflate import MAGIC
 from perfdoctor.readers.leaving_out import readable
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.system.progress import Done, Progress, silent, unheard
@@ -39,6 +43,9 @@ _NVIDIA_SMI_PAGE = regex(rb"^\| NVIDIA-SMI |^=+NVSMI LOG=+", re.MULTILINE)
 _DIGITS = regex(r"\d+")
 #: Files of one size whose first bytes are equal may be copies.
 _HEAD_BYTES = 4096
+_PIECE_BYTES = 1 << 20
+#: The end of a gzip file.
+_TRAILER = struct.Struct("<II")
 
 
 class RankSource(Struct, frozen=True):
@@ -97,25 +104,41 @@ def read(
     asked_for = [path for path in others if path in of_ranks and path not in known]
     traces, copies = _without_copies(traces) if only is None else (list(only.ranks), [])
     found, notes = readable(traces, progress, lambda file, done: read_file(file, progress, done), asked_for)
+    older = [note for _, of_folder in listed for note in of_folder]
     if only is None:
-        timelines = _with_own_ranks(list(found.values()))
+        parts, before = _newest(found)
+        whole = _with_doubts(_merged(_with_own_ranks(parts)), parts)
+        older += before
     else:
-        timelines = [_renumbered(each, only.ranks[file]) for file, each in found.items()]
-    whole = merge(timelines) if timelines else Timeline.build({}, ())
-    whole = whole if only else _with_doubts(whole, found.values())
-    older = (note for _, of_folder in listed for note in of_folder)
+        whole = _merged([_renumbered(each, only.ranks[file]) for file, each in found.items()])
     return on_host_clock(_with_joined(whole.with_notes(*older, *copies, *notes), named, beside, progress))
 
 
+def _merged(timelines: Sequence[Timeline]) -> Timeline:
+    return merge(timelines) if timelines else Timeline.build({}, ())
+
+
+def _newest(found: Mapping[Path, Timeline]) -> tuple[list[Timeline], list[str]]:
+    """The recordings without those made before others of the same ranks, and a note on what is left out."""
+    left_out, notes = unrelated.earlier(list(found), [_facts(each) for each in found.values()])
+    return [each for number, each in enumerate(found.values()) if number not in left_out], notes
+
+
 def _without_copies(files: Sequence[Path]) -> tuple[list[Path], list[str]]:
-    """The files, each content once, and a note on every copy: a rank that is read twice would wait for itself."""
+    """The files, each content once, and a note on every copy: a rank that is read twice would wait for itself.
+
+    A file that lies there packed as well, as `gunzip -k` leaves both, is a copy.
+    """
     alike: dict[tuple[int, bytes], list[Path]] = {}
     kept, notes = [], []
-    sizes = [file.stat().st_size if file.is_file() else 0 for file in files]
-    several = {size for size, count in Counter(sizes).items() if size and count > 1}
-    for file, size in zip(files, sizes, strict=True):
+    sizes = {file: file.stat().st_size if file.is_file() else 0 for file in files}
+    several = {size for size, count in Counter(sizes[file] for file in files).items() if size and count > 1}
+    for file in files:
+        size, packed = sizes[file], file.with_name(f"{file.name}.gz")
         known = alike.setdefault((size, _head(file)), []) if size in several else []
         original = next((each for each in known if filecmp.cmp(each, file, shallow=False)), None)
+        if original is None and sizes.get(packed) and _is_packed(file, packed):
+            original = packed
         if original is None:
             kept.append(file)
             known.append(file)
@@ -129,6 +152,23 @@ def _without_copies(files: Sequence[Path]) -> tuple[list[Path], list[str]]:
     return kept, notes
 
 
+def _is_packed(file: Path, packed: Path) -> bool:
+    """Does the gzip file `packed` hold the content of `file`? Its last bytes are sum and size of that (RFC 1952)."""
+    with packed.open("rb") as stream:
+        stream.seek(-min(_TRAILER.size, packed.stat().st_size), os.SEEK_END)
+        trailer = stream.read()
+    if len(trailer) < _TRAILER.size or not _head(packed).startswith(MAGIC):
+        return False
+    expected, size = _TRAILER.unpack(trailer)
+    if size != file.stat().st_size % (1 << 32):
+        return False
+    found = 0
+    with file.open("rb") as stream:
+        while piece := stream.read(_PIECE_BYTES):
+            found = zlib.crc32(piece, found)
+    return bool(found == expected)
+
+
 def _head(file: Path) -> bytes:
     with file.open("rb") as content:
         return content.read(_HEAD_BYTES)
@@ -138,12 +178,13 @@ def _with_doubts(whole: Timeline, parts: Collection[Timeline]) -> Timeline:
     """The whole with a note in front of all others where its parts do not belong together."""
     if len(parts) < 2:
         return whole
-    facts = (
-        unrelated.RecordingFacts(each.sources, each.world_size, side_files.extent(each), each.epoch_ns)
-        for each in parts
-    )
-    found = unrelated.notes(list(facts))
+    found = unrelated.notes([_facts(each) for each in parts])
     return replace(whole, notes=(*found, *whole.notes)) if found else whole
+
+
+def _facts(timeline: Timeline) -> unrelated.RecordingFacts:
+    extent_ns = side_files.extent(timeline)
+    return unrelated.RecordingFacts(timeline.sources, timeline.world_size, extent_ns, timeline.epoch_ns)
 
 
 def recordings(paths: Sequence[Path], progress: Progress, process: int | None = None) -> list[RankSource]:

@@ -1,15 +1,16 @@
 """Do several recordings provably not belong together, although they are shown as the ranks of one job?
 
 Ranks of a job have one size of the job and one version of CUDA's or HIP's runtime, and are recorded at one time. What
-is not known of a file says nothing about it. Run folders in which the same rank was recorded, one after the other, are
-refused: a folder of runs is easily given for one of its runs.
+is not known of a file says nothing about it. Of files in which the same rank was recorded, one after the other, the
+newest are read: a profiler's schedule that repeats leaves such, and a second run into the same folder. Run folders of
+that kind are refused: a folder of runs is easily given for one of its runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from perfdoctor.errors import PerfdoctorError
@@ -25,6 +26,11 @@ _HOUR_NS = 3_600_000_000_000
 _HOURS_OF_DAYS = 48
 _RUNTIMES = ("CUDA ", "HIP ")
 _SECOND_NS = 1_000_000_000
+#: A range may end, and a call return, in the next recording of its process: one part of the time in so many is of both.
+#: Ranks of one job whose numbers are not known are recorded at one time.
+_SHARED_PART = 10
+#: So many of the files that are left out are named, and of those that are read.
+_MOST_NAMED = 2
 
 
 class RecordingFacts(NamedTuple):
@@ -47,6 +53,10 @@ class RecordingFacts(NamedTuple):
         """`CUDA 12.4`; "" if unknown."""
         parts = (part for source in self.sources for part in source.tool_version.split(", "))
         return next((part for part in parts if part.startswith(_RUNTIMES)), "")
+
+    @property
+    def ranks(self) -> frozenset[int]:
+        return frozenset(rank for source in self.sources for rank in source.ranks)
 
     @property
     def when(self) -> tuple[int, int] | None:
@@ -94,6 +104,56 @@ def _apart(recordings: Sequence[RecordingFacts]) -> Iterator[str]:
         hours = longest[0] / _HOUR_NS
         apart = f"{hours:.1f} hours" if hours < _HOURS_OF_DAYS else f"{hours / 24:,.0f} days"
         yield f"{longest[1]} ends {apart} before {longest[2]} begins"
+
+
+# --- one after the other ---
+
+
+def earlier(files: Sequence[PurePath], recordings: Sequence[RecordingFacts]) -> tuple[frozenset[int], list[str]]:
+    """Numbers of those recordings that are no part of the newest one of their ranks, and a note that names them.
+
+    None where no rank was recorded in two of them, one after the other. `files`: that they are read from.
+    """
+    known = {number: each.when for number, each in enumerate(recordings) if each.when}
+    last: dict[int, tuple[int, int]] = {}
+    for number, when in known.items():
+        for rank in recordings[number].ranks:
+            last[rank] = max(last.get(rank, when), when)
+    before = {
+        number
+        for number, when in known.items()
+        if any(_is_before(when, last[rank]) for rank in recordings[number].ranks)
+    }
+    if not before:
+        return frozenset(), []
+    newest = max(last.values())
+    left_out = frozenset(number for number, when in known.items() if number in before or _is_before(when, newest))
+    names = _distinct_names(files)
+    kept, others = ([name for n, name in enumerate(names) if (n in left_out) is is_out] for is_out in (False, True))
+    analysed = f"the newest, {kept[0]}, is" if len(kept) == 1 else f"the newest ones, {_first(kept)}, are"
+    note = (
+        f"These {len(files)} recordings are of the same ranks, one after the other: {analysed} analysed. "
+        f"Give the other{'s by themselves' if len(others) > 1 else ' by itself'}: {_first(others)}; "
+        "of two versions of a program use perfdoctor compare."
+    )
+    return left_out, [note]
+
+
+def _is_before(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Does one recording end where the other begins, but for what little is of both?"""
+    begin, end = one
+    return begin < other[0] and end <= other[1] and end - (end - begin) // _SHARED_PART <= other[0]
+
+
+def _distinct_names(files: Sequence[PurePath]) -> list[str]:
+    """The names of the files, with their folders where two names are equal."""
+    names = [file.name for file in files]
+    return names if len(set(names)) == len(names) else ["/".join(file.parts[-2:]) for file in files]
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    return f"{', '.join(names[:_MOST_NAMED])}{more}"
 
 
 # --- run folders ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,6 +100,7 @@ def job_of(
     errors = [(file, each) for file, each in zip(files, packed, strict=True) if isinstance(each, Exception)]
     if not read:
         raise errors[0][1]
+    read, earlier = _newest(files, read)
     numbers = _numbers(files, read)
     recorded = frozenset(signal for summary in read.values() for signal in summary.recorded)
     devices, sources, memory, file_of, processors = [], [], [], {}, [Frame.empty("cpu_processes")]
@@ -112,10 +113,7 @@ def job_of(
         processors += [summary.processors.frame("cpu_processes", new)] if summary.processors.columns else []
     world_size = max(summary.world_size for summary in read.values())
     timeline = _timeline(tuple(devices), world_size, recorded, {})
-    summaries = [(each, numbers[number]) for number, each in enumerate(packed) if isinstance(each, bytes)]
-    facts = [
-        unrelated.RecordingFacts(each.sources, each.world_size, each.extent_ns, each.epoch_ns) for each in read.values()
-    ]
+    summaries = [(each, numbers[number]) for number in read if isinstance(each := packed[number], bytes)]
     return ReadJob(
         Job(timeline, _places(summaries, timeline), selection),
         tuple(sources),
@@ -125,9 +123,30 @@ def job_of(
         Frame.join(processors),
         _clocks(files, read),
         {number: files[number].name for number, summary in read.items() if summary.notes},
-        (*unrelated.notes(facts), *left_out([_why(file, error) for file, error in errors], len(files))),
+        (
+            *unrelated.notes([_facts(each) for each in read.values()]),
+            *earlier,
+            *left_out([_why(file, error) for file, error in errors], len(files)),
+        ),
         frozenset(rank for rank, number in file_of.items() if read[number].is_alone),
     )
+
+
+def _newest(
+    files: Sequence[RankSource | RemoteFile], read: Mapping[int, FileHead]
+) -> tuple[dict[int, FileHead], list[str]]:
+    """What was read without files that were recorded before others of the same ranks, and a note on those."""
+    alone = [number for number in read if _folder(files[number]) is None]
+    paths = [
+        file.file if isinstance(file := files[number], RankSource) else PurePosixPath(file.below) for number in alone
+    ]
+    left_out, notes = unrelated.earlier(paths, [_facts(read[number]) for number in alone])
+    before = {alone[at] for at in left_out}
+    return {number: each for number, each in read.items() if number not in before}, notes
+
+
+def _facts(summary: FileHead) -> unrelated.RecordingFacts:
+    return unrelated.RecordingFacts(summary.sources, summary.world_size, summary.extent_ns, summary.epoch_ns)
 
 
 def _places(packed: Iterable[tuple[bytes, Mapping[int, int]]], timeline: Timeline) -> tuple[JobPlace, ...]:
