@@ -82,6 +82,27 @@ def test_a_trace_beside_itself_unpacked_counts_once_and_beside_another_one_of_th
     assert len(read([tmp_path]).sources) == 2
 
 
+def test_an_export_of_one_process_has_the_rank_in_its_name(tmp_path):
+    for rank in (10, 2, 3):
+        recorded_again(EXPORT, tmp_path / f"rank_{rank}.sqlite")
+    timeline = read([tmp_path])
+    assert [(source.file, source.ranks) for source in timeline.sources] == [
+        ("rank_2.sqlite", (2,)), ("rank_3.sqlite", (3,)), ("rank_10.sqlite", (10,)),
+    ]  # fmt: skip
+    assert timeline.ranks == tuple(sorted({device.rank for device in timeline.devices})) == (2, 3, 10)
+    assert not any("rank number" in note or "same rank" in note for note in timeline.notes)
+
+
+def test_exports_without_ranks_in_their_names_are_numbered_in_the_order_of_these(tmp_path):
+    for number in (10, 2, 3):
+        recorded_again(EXPORT, tmp_path / f"profile.{number}.sqlite")
+    timeline = read([tmp_path])
+    assert [source.file for source in timeline.sources] == ["profile.2.sqlite", "profile.3.sqlite", "profile.10.sqlite"]
+    assert [source.ranks for source in timeline.sources] == [(0,), (1,), (2,)]
+    assert "Nsight Systems records no rank numbers: profile.10.sqlite is shown as rank 2." in timeline.notes
+    assert not any("same rank" in note for note in timeline.notes)
+
+
 def test_progress_names_what_is_being_read(tmp_path):
     """Again for each piece of it, with how much of its bytes are read."""
     lines: list[ProgressText] = []

@@ -35,12 +35,13 @@ from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.kineto.inflate import MAGIC
 from perfdoctor.readers.leaving_out import readable
 from perfdoctor.readers.nsys import export as nsys_export
+from perfdoctor.readers.rank_names import rank_in
 from perfdoctor.system.progress import Done, Progress, silent, unheard
 from perfdoctor.system.run_folder import RunFolder
 
 #: `nvidia-smi` without a query, and `nvidia-smi -q`.
 _NVIDIA_SMI_PAGE = regex(rb"^\| NVIDIA-SMI |^=+NVSMI LOG=+", re.MULTILINE)
-_DIGITS = regex(r"\d+")
+_DIGITS, _DIGITS_APART = regex(r"\d+"), regex(r"(\d+)")
 #: Files of one size whose first bytes are equal may be copies.
 _HEAD_BYTES = 4096
 _PIECE_BYTES = 1 << 20
@@ -110,7 +111,9 @@ def read(
         whole = _with_doubts(_merged(_with_own_ranks(parts)), parts)
         older += before
     else:
-        whole = _merged([_renumbered(each, only.ranks[file]) for file, each in found.items()])
+        whole = _merged(
+            [_renumbered(each, only.ranks[file], are_known=_are_known(each)) for file, each in found.items()]
+        )
     return on_host_clock(_with_joined(whole.with_notes(*older, *copies, *notes), named, beside, progress))
 
 
@@ -227,7 +230,7 @@ def _runs(paths: Sequence[Path]) -> list[RunFolder]:
 def _of_runs(runs: Sequence[RunFolder], progress: Progress, process: int | None, only: Only | None) -> Timeline:
     if only is None:
         of_runs = [_of_run(run, runs, recorded_run.read(run, progress, process)) for run in runs]
-        return _with_doubts(merge(_with_own_ranks(of_runs)), of_runs)
+        return _with_doubts(merge(_with_own_ranks(of_runs, are_reported=True)), of_runs)
     found = []
     for run in runs:
         numbers = {
@@ -314,7 +317,7 @@ def _files_and_notes(path: Path) -> tuple[list[Path], list[str]]:
     unrelated.refuse_below(path)
     below = (  # a folder of tables is one recording
         file
-        for file in sorted(path.rglob("*"))
+        for file in sorted(path.rglob("*"), key=_in_order)
         if file.is_file() or not file.exists() or (file.is_dir() and formats.of(file))
     )
     found = _recognised(below)
@@ -324,6 +327,11 @@ def _files_and_notes(path: Path) -> tuple[list[Path], list[str]]:
             do = "Pass a recording: of the diagnosis.json in it only `analyze` and `compare` make use."
         raise PerfdoctorError(f"the folder {path} holds no recording", do=do)
     return tensorboard.newest(_without_doubles(found), path)
+
+
+def _in_order(file: Path) -> list[tuple[str | int, ...]]:
+    """A key that sorts by name, folder by folder, and numbers in names by their size: `rank_2` before `rank_10`."""
+    return [tuple(int(n) if n.isdecimal() else n for n in _DIGITS_APART.split(part)) for part in file.parts]
 
 
 def _without_doubles(found: Mapping[Path, Format | None]) -> list[Path]:
@@ -417,10 +425,21 @@ def _unpacked(packed: Path, folder: Path, progress: Progress) -> Timeline:
         raise PerfdoctorError(f"{packed.name}: {error.what.replace(f'{folder.parent}/', '')}", do=error.do) from error
 
 
-def _with_own_ranks(timelines: list[Timeline]) -> list[Timeline]:
-    """Files that have the same rank (or none) get the next free one, in the order given."""
+def _with_own_ranks(timelines: list[Timeline], *, are_reported: bool = False) -> list[Timeline]:
+    """Files that have the same rank (or none) get the next free one, in the order given.
+
+    `are_reported`: ranks of all of them are known from their processes, whatever tool recorded them.
+    """
     numbers = own_ranks([timeline.ranks for timeline in timelines])
-    return [_renumbered(timeline, new) for timeline, new in zip(timelines, numbers, strict=True)]
+    return [
+        _renumbered(timeline, new, are_known=are_reported or _are_known(timeline))
+        for timeline, new in zip(timelines, numbers, strict=True)
+    ]
+
+
+def _are_known(timeline: Timeline) -> bool:
+    """Are its ranks recorded, or in its name? Nsight Systems records none."""
+    return any(each.kind != "nsys" or rank_in(each.file) in each.ranks for each in timeline.sources)
 
 
 def own_ranks(of_files: Sequence[Sequence[int]]) -> list[dict[int, int]]:
@@ -435,8 +454,11 @@ def own_ranks(of_files: Sequence[Sequence[int]]) -> list[dict[int, int]]:
     return result
 
 
-def _renumbered(timeline: Timeline, new: Mapping[int, int]) -> Timeline:
-    """The timeline with other numbers for some of its ranks, and a note that says so. `new`: by their numbers in it."""
+def _renumbered(timeline: Timeline, new: Mapping[int, int], *, are_known: bool = True) -> Timeline:
+    """The timeline with other numbers for some of its ranks, and a note that says so. `new`: by their numbers in it.
+
+    `are_known`: these numbers were recorded, and are not those in which a reader found the processes.
+    """
     if not new:
         return timeline
 
@@ -446,13 +468,20 @@ def _renumbered(timeline: Timeline, new: Mapping[int, int]) -> Timeline:
             rank[old["rank"] == before] = after
         return old.with_columns(rank=rank)
 
+    file, is_one = timeline.sources[0].file, len(timeline.ranks) == 1
     changes = ", ".join(
-        f"rank {before} of {timeline.sources[0].file} is shown as rank {after}" for before, after in new.items()
+        f"{'' if is_one and not are_known else f'rank {before} of '}{file} is shown as rank {after}"
+        for before, after in new.items()
+    )
+    note = (
+        f"Two recordings have the same rank: {changes}. Of two runs use perfdoctor compare."
+        if are_known
+        else f"Nsight Systems records no rank numbers: {changes}."
     )
     return replace(
         timeline,
         frames={signal: frame(rows) for signal, rows in timeline.frames.items()},
         devices=tuple(replace(device, rank=new.get(device.rank, device.rank)) for device in timeline.devices),
         sources=tuple(replace(s, ranks=tuple(new.get(rank, rank) for rank in s.ranks)) for s in timeline.sources),
-        notes=(*timeline.notes, f"Two recordings have the same rank: {changes}. Of two runs use perfdoctor compare."),
+        notes=(*timeline.notes, note),
     )

@@ -20,7 +20,6 @@ from msgspec import Struct, field
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.columns import constant
 from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Mask, Source, Timeline
-from perfdoctor.patterns import regex
 from perfdoctor.readers import other_tools
 from perfdoctor.readers.kineto import processes
 from perfdoctor.readers.kineto.columns import NO_TIME
@@ -31,6 +30,7 @@ from perfdoctor.readers.kineto.pieces import OfFile, OfStream, piece_bytes
 from perfdoctor.readers.kineto.repair import EventArray, array_start, is_whole, member
 from perfdoctor.readers.kineto.window import TraceText as TextSource
 from perfdoctor.readers.kineto.window import Window
+from perfdoctor.readers.rank_names import rank_in
 from perfdoctor.system.memory import give_back
 from perfdoctor.system.progress import rising, unheard
 
@@ -53,7 +53,6 @@ _USUAL_PACKING = 12
 #: What only a recording of a device holds.
 _OF_DEVICE = ("kernels", "collectives", "copies")
 _BLANK = b"\0 \t\r\n"
-_RANK_IN_NAME = regex(r"(?<![a-z])(?:rank|worker)[_-]?(\d{1,8})(?!\d)", re.IGNORECASE)
 _LAST_RELATIVE_NS = 10**18  # the year 2001: later times count from 1970, and no recording lasts so long
 
 
@@ -252,8 +251,7 @@ class _Trace:
             raise PerfdoctorError(what, do=_RECORD)
         self.notes += [f"{count:,} {what} (`{self.file}`)" for what, count in self.dropped.items() if count]
         self._link_by_flows([tables[name] for name in ("kernels", "collectives", "copies") if name in tables])
-        in_name = _RANK_IN_NAME.search(self.file)
-        rank = self.header.rank if self.header.rank is not None else int(in_name[1]) if in_name else 0
+        rank = self.header.rank if self.header.rank is not None else rank_in(self.file) or 0
         hosts = Hosts.of(tables, self.columns.host_labels)
         frames = frames_of(tables, hosts, rank)
         names = self.columns.thread_names

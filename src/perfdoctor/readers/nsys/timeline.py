@@ -2,7 +2,8 @@
 
 Process and thread are packed into `globalTid` (bits 24-47 and 0-23). Memory kinds are nsys's own enumeration: 0 is
 pageable, 1 is pinned. The kernels of a CUDA graph traced as a whole are one row of GRAPH_TRACE and count as busy.
-Rank numbers are not recorded: each process with GPU work is a rank, in the order of its lowest device. Bytes and group
+Rank numbers are not recorded: each process with GPU work is a rank, in the order of its lowest device, or by the name
+of its export (`nsys profile -o rank_%q{RANK}`), where it is the only one. Bytes and group
 of collectives are known only from NVTX payloads (`nccl_payloads`). The environment and the names of host and user,
 which an export holds in three places, are never read; of META_DATA_CAPTURE only whether NVTX was traced.
 """
@@ -52,6 +53,7 @@ from perfdoctor.readers.nsys.tables import (
     ExportTables,
     damaged,
 )
+from perfdoctor.readers.rank_names import rank_in
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _CALLS, _CUPTI_OVERHEAD = _CUPTI + "RUNTIME", _CUPTI + "OVERHEAD"
@@ -149,6 +151,9 @@ def _timeline(tables: ExportTables, known: Mapping[int, int], without: Collectio
         kept = {name: _is_kept(rows, without) for name, (rows, _) in host.items()}
         host = {name: (_taken(rows, kept[name]), names.take(kept[name])) for name, (rows, names) in host.items()}
     ranks = Ranks.of(device, host, known)
+    in_name = rank_in(tables.database.name)
+    if in_name is not None and not known and len(ranks.of_process) == 1:
+        ranks = replace(ranks, of_process=dict.fromkeys(ranks.of_process, in_name))
     frames = {**device_frames(tables, device, ranks), **host_frames(host, ranks)}
     frames["collectives"] = frames["collectives"].with_columns(kind=kinds_as_launched(frames))
     frames["device_memory"] = device_memory(tables, ranks)
