@@ -29,6 +29,15 @@ def test_a_trace_is_recognised_by_its_content_whatever_its_name(tmp_path):
         assert [source.kind for source in read([tmp_path / name]).sources] == ["kineto"]
 
 
+def test_a_trace_is_recognised_whose_events_stand_behind_long_lists_of_ranks(tmp_path):
+    document = json.loads(gzip.decompress(HEALTHY.read_bytes()))
+    events, groups = document.pop("traceEvents"), [{"pg_name": "0", "ranks": list(range(20_000))}]
+    document |= {"distributedInfo": {"rank": 1, "world_size": 20_000, "pg_config": groups}, "traceEvents": events}
+    (tmp_path / "trace.json").write_text(json.dumps(document))
+    timeline = read([tmp_path])
+    assert (timeline.ranks, timeline.world_size) == ((1,), 20_000)
+
+
 def test_an_export_is_recognised_by_its_content_whatever_its_name(tmp_path):
     shutil.copy(EXPORT, tmp_path / "trace.json.gz")
     assert [source.kind for source in read([tmp_path / "trace.json.gz"]).sources] == ["nsys"]

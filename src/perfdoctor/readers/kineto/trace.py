@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.columns import constant
 from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Mask, Source, Timeline
+from perfdoctor.patterns import regex
 from perfdoctor.readers import other_tools
 from perfdoctor.readers.kineto import processes
 from perfdoctor.readers.kineto.columns import NO_TIME
@@ -53,12 +54,17 @@ _USUAL_PACKING = 12
 #: What only a recording of a device holds.
 _OF_DEVICE = ("kernels", "collectives", "copies")
 _BLANK = b"\0 \t\r\n"
+_BEGIN = regex(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*\{\s*"|\{\s*"schemaVersion"\s*:)')
 _LAST_RELATIVE_NS = 10**18  # the year 2001: later times count from 1970, and no recording lasts so long
 
 
 def looks_like(head: bytes) -> bool:
-    """Do these bytes, the first of a file and decompressed, belong to a Chrome trace, also to a bare list of events?"""
-    return b'"traceEvents"' in head or re.match(rb'(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"', head) is not None
+    """Do these bytes, the first of a file and decompressed, belong to a Chrome trace, also to a bare list of events?
+
+    The groups of a job of thousands of ranks, which torch writes in front of the events, are longer than these bytes:
+    then Kineto's own first member is enough.
+    """
+    return b'"traceEvents"' in head or _BEGIN.match(head) is not None
 
 
 def read(path: Path, done: Done = unheard) -> Timeline:
