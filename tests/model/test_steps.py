@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from builders import BASE_NS, GEMM, draw, frame, timeline
@@ -97,6 +99,21 @@ def test_ranges_that_overlap_are_no_steps():
 def test_ranges_on_several_threads_are_no_steps():
     rows = [{"name": f"step {n}", "start_ns": n * 10, "end_ns": n * 10 + 5, "thread": n % 2} for n in range(6)]
     assert host_marks(timeline(ranges=rows), 0) is None
+
+
+def test_ranges_of_which_each_has_a_name_of_its_own_are_soon_seen_to_be_no_steps():
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    names = [
+        f"{what} {a}{b}{c}"
+        for what in ("request", "answer", "query")
+        for a in letters
+        for b in letters
+        for c in letters
+    ]
+    drawn = ranges(*((name, number * 10, number * 10 + 5) for number, name in enumerate(names)))
+    begun = time.process_time()
+    assert host_marks(drawn, 0) is None
+    assert time.process_time() - begun < 1
 
 
 def test_of_two_families_the_one_with_a_steps_name_wins():

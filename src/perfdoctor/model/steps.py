@@ -214,9 +214,11 @@ def _families(ranges: Frame) -> Iterator[tuple[tuple[bool, float, int], Frame]]:
             stems.setdefault(_NUMBER.sub("#", name), []).append(code)
     span = int(ranges.end_ns.max() - ranges.start_ns.min()) if len(ranges) else 0
     for stem, codes in stems.items():
-        rows = ranges.take(np.isin(ranges.name.codes, codes))
         has_word = bool(torch_names.STEP_WORD.search(stem))
-        if not (has_word or "#" in stem) or len(rows) < _FEWEST_STEPS or not _one_after_another(rows, "#" in stem):
+        if not (has_word or "#" in stem):
+            continue
+        rows = ranges.take(np.isin(ranges.name.codes, codes))
+        if len(rows) < _FEWEST_STEPS or not _one_after_another(rows, "#" in stem):
             continue
         coverage = float(rows.start_ns[-1] - rows.start_ns[0]) / max(span, 1)
         inside = float(rows.duration_ns.sum()) / max(span, 1)

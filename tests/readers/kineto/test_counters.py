@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from perfdoctor.model.columns import Text
+from perfdoctor.readers.kineto.columns import EventTable
+from perfdoctor.readers.kineto.counters import counters
 from perfdoctor.readers.kineto.trace import read
 
 _KERNEL = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 0.0, "dur": 500.0,
@@ -77,3 +81,17 @@ def test_events_without_a_number_are_no_samples(tmp_path):
 
 def test_a_trace_without_counters_recorded_none(tmp_path):
     assert "gpu_counters" not in read(trace(tmp_path / "rank0.pt.trace.json", [])).recorded
+
+
+def test_a_long_row_of_samples_is_read_in_the_time_of_its_values():
+    count = 200_000
+    texts = {
+        "name": Text.constant("sample", count),
+        "values": Text.of(f'{{"SM Active": {n % 100}}}' for n in range(count)),
+    }
+    nothing = np.zeros(count, np.int64)
+    table = EventTable({"start_ns": np.arange(count) * 1000, "process": nothing, "thread": nothing}, texts)
+    begun = time.process_time()
+    found = counters(table, 0)
+    assert time.process_time() - begun < 1.5
+    assert found["gpu_counters"].floats("sm_active_share").tolist() == [n % 100 / 100 for n in range(count)]

@@ -30,7 +30,9 @@ def counters(table: EventTable, rank: int) -> dict[str, Frame]:
         for row, at in zip(rows.tolist(), sample.tolist(), strict=True):
             for key, value in decoded[int(values.codes[row])].items():
                 name = names[row] if key in _UNNAMED else key
-                found.setdefault(name, np.full(starts.size, np.nan))[at] = value
+                if name not in found:
+                    found[name] = np.full(starts.size, np.nan)
+                found[name][at] = value
         if found:
             sampled.append((SampledCounters(device, list(found), starts, np.stack(list(found.values()))), rank))
     return counter_frames(sampled, "kineto")
