@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from builders import draw
 from folders import FIXTURES, recorded_again
+from msgspec.structs import replace
+from whole_runs import whole_run
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.timeline import Source
+from perfdoctor.model.whole_run import WatchedRun
+from perfdoctor.readers import recorded_run
 from perfdoctor.readers.open import read
-from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder
+from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, TimedSteps
 
 TORCH = FIXTURES / "cpu-slow-input" / "torch" / "rank0.pt.trace.json.gz"
 SECOND = 1_000_000_000
@@ -40,3 +47,15 @@ def test_folders_that_may_be_of_one_job_are_read_together(tmp_path, other):
     folders = [run_folder(tmp_path / "job" / "node0", 0), run_folder(tmp_path / "job" / "node1", **other)]
     assert len(read(folders).ranks) == 2
     assert len(read([tmp_path / "job"]).ranks) == 2
+
+
+def test_what_is_known_of_whole_runs_is_kept_of_all_machines_under_the_numbers_of_their_ranks(tmp_path, monkeypatch):
+    known = replace(
+        draw(kernels="##"), sources=(Source("kineto", "a", ""),), whole_runs=(whole_run(),), timed_steps={0: TimedSteps(NOON, (5, 6))},
+        unrecorded_step_ns={0: 7}, watched_run=WatchedRun(0, *[np.arange(2)] * 4, np.zeros(2, dtype=bool)),
+    )  # fmt: skip
+    monkeypatch.setattr(recorded_run, "read", lambda *_: known)
+    found = read([run_folder(tmp_path / name, 0) for name in ("node0", "node1")])
+    assert [each.rank for each in found.whole_runs] == [0, 1]
+    assert (list(found.timed_steps), found.unrecorded_step_ns) == ([0, 1], {0: 7, 1: 7})
+    assert found.watched_run == known.watched_run

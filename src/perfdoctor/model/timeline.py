@@ -686,6 +686,8 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         timed_steps={rank: steps for each in timelines for rank, steps in each.timed_steps.items()},
         project=next((each.project for each in timelines if each.project), None),
         code={line: text for each in timelines for line, text in each.code.items()},
+        whole_runs=tuple(whole_run for each in timelines for whole_run in each.whole_runs),
+        watched_run=next((each.watched_run for each in timelines if each.watched_run), None),
         torch=next((each.torch for each in timelines if each.torch), ""),
     )
 

@@ -468,6 +468,7 @@ def _renumbered(timeline: Timeline, new: Mapping[int, int], *, are_known: bool =
             rank[old["rank"] == before] = after
         return old.with_columns(rank=rank)
 
+    watched = timeline.watched_run
     file, is_one = timeline.sources[0].file, len(timeline.ranks) == 1
     changes = ", ".join(
         f"{'' if is_one and not are_known else f'rank {before} of '}{file} is shown as rank {after}"
@@ -483,5 +484,9 @@ def _renumbered(timeline: Timeline, new: Mapping[int, int], *, are_known: bool =
         frames={signal: frame(rows) for signal, rows in timeline.frames.items()},
         devices=tuple(replace(device, rank=new.get(device.rank, device.rank)) for device in timeline.devices),
         sources=tuple(replace(s, ranks=tuple(new.get(rank, rank) for rank in s.ranks)) for s in timeline.sources),
+        unrecorded_step_ns={new.get(rank, rank): ns for rank, ns in timeline.unrecorded_step_ns.items()},
+        timed_steps={new.get(rank, rank): steps for rank, steps in timeline.timed_steps.items()},
+        whole_runs=tuple(replace(each, rank=new.get(each.rank, each.rank)) for each in timeline.whole_runs),
+        watched_run=watched and replace(watched, rank=new.get(watched.rank, watched.rank)),
         notes=(*timeline.notes, note),
     )
