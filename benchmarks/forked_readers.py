@@ -15,10 +15,14 @@ import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from perfdoctor.readers.kineto import trace as kineto
+from perfdoctor.readers.ncu import profiles as ncu
+from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.system import tool_process
 
 #: What those processes load late, or only where it is installed.
@@ -30,6 +34,43 @@ def loaded() -> None:
     for name in _LIBRARIES:
         with contextlib.suppress(ImportError, OSError):
             importlib.import_module(name)
+
+
+@contextlib.contextmanager
+def remembering() -> Iterator[None]:
+    """Within this context a file of a folder that was read before, under this name, is not read again.
+
+    Of a folder most files are as they were: only the one that was changed is read, and what follows is done with all.
+    """
+    with contextlib.ExitStack() as stack:
+        for module, read in _READS:
+            stack.enter_context(mock.patch.object(module, "read", read))
+        yield
+
+
+class _Remembered:
+    """A reader that knows what it made of the last files, as long as they could be read."""
+
+    def __init__(self, read: Callable[..., Any]) -> None:
+        self._read, self._known = read, dict[Any, Any]()
+
+    def __call__(self, file: Path, *given: Any, **named: Any) -> Any:
+        if not file.is_file() or file.is_symlink():
+            return self._read(file, *given, **named)
+        # what hears of the progress is another each time
+        words = [each for each in given if not callable(each)]
+        key = (file.name, file.read_bytes(), repr(words), repr(named))
+        if key not in self._known:
+            found = self._read(file, *given, **named)
+            while len(self._known) >= _REMEMBERED:
+                del self._known[next(iter(self._known))]
+            self._known[key] = found
+        return self._known[key]
+
+
+#: Files whose content is remembered, of each reader: those of the seeds are read a thousand times.
+_REMEMBERED = 100
+_READS = [(module, _Remembered(module.read)) for module in (kineto, nsys, ncu)]
 
 
 @contextlib.contextmanager

@@ -198,7 +198,11 @@ def _used(target: Target, path: Path, random: Random, known: set[str] | None) ->
     """What came of it: of the reader alone, or in full where that is drawn, or new."""
     window.BYTES = random.choice(_WINDOW_BYTES)
     is_started = known is None or random.randrange(_STARTED_EVERY) == 0
-    with contextlib.nullcontext() if is_started else forked_readers.forked():
+    with contextlib.ExitStack() as quickly:
+        if not is_started:
+            quickly.enter_context(forked_readers.forked())
+        if not is_started and not target.name:
+            quickly.enter_context(forked_readers.remembering())
         if target.reads is not None and known is not None:
             what = f"{ONLY_READ}{fuzz_targets.outcome(target.reads, path, random)}"
             if not _is_new(what, known) and random.randrange(_IN_FULL_EVERY):
