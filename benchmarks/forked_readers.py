@@ -8,6 +8,7 @@ tried by the others.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -23,6 +24,7 @@ from unittest import mock
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.nsys import timeline as nsys
+from perfdoctor.scrubbing import texts
 from perfdoctor.system import tool_process
 
 #: What those processes load late, or only where it is installed.
@@ -38,13 +40,14 @@ def loaded() -> None:
 
 @contextlib.contextmanager
 def remembering() -> Iterator[None]:
-    """Within this context a file of a folder that was read before, under this name, is not read again.
+    """Within this context a file of a folder that was read before, under this name, is not read again, nor a text masked.
 
     Of a folder most files are as they were: only the one that was changed is read, and what follows is done with all.
     """
     with contextlib.ExitStack() as stack:
         for module, read in _READS:
             stack.enter_context(mock.patch.object(module, "read", read))
+        stack.enter_context(mock.patch.object(texts, "masked_text", _masked_text))
         yield
 
 
@@ -70,6 +73,7 @@ class _Remembered:
 
 #: Files whose content is remembered, of each reader: those of the seeds are read a thousand times.
 _REMEMBERED = 100
+_masked_text = functools.lru_cache(10_000)(texts.masked_text)
 _READS = [(module, _Remembered(module.read)) for module in (kineto, nsys, ncu)]
 
 
@@ -115,7 +119,7 @@ class _Helper:
         self._child = os.fork()
         if self._child == 0:
             try:
-                self._ours.close()
+                _close_others(theirs.fileno(), self._printed.fileno())
                 self._serve(theirs)
             finally:
                 os._exit(0)
@@ -146,6 +150,14 @@ class _Helper:
                 os.write(2, traceback.format_exc().encode("utf-8", "replace"))
                 code = 1
             commands.send(bytes([code]))
+
+
+def _close_others(*kept: int) -> None:
+    """Close all descriptors but these and 0 to 2: whoever waits for the end of a pipe would wait for this process, too."""
+    begin = 3
+    for descriptor in (*sorted(kept), os.sysconf("SC_OPEN_MAX")):
+        os.closerange(begin, descriptor)
+        begin = descriptor + 1
 
 
 _helper: _Helper | None = None

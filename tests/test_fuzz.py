@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -150,9 +151,22 @@ def test_a_reader_in_a_process_of_its_own_says_the_same_where_it_is_forked(tmp_p
         return f"{timeline!r} {timeline.notes}"
 
     started = said()
+    reading, writing = os.pipe()
     with forked_readers.forked():
         assert said() == started
+    os.close(writing)
+    assert select.select([reading], [], [], 10)[0]  # the fork, which lives on, does not hold it
+    os.close(reading)
     assert ("cannot be read" in started) == bool(damage)
+
+
+def test_of_a_folder_the_same_is_said_where_files_are_remembered(tmp_path: Path) -> None:
+    content, reads = fuzz_seeds.folders_of_ranks()[0], fuzz_targets.alone
+    alone = fuzz_targets.outcome(reads, fuzz_cases.written("", content, tmp_path), Random(1))
+    for number in range(2):
+        (folder := tmp_path / str(number)).mkdir()
+        with forked_readers.remembering():
+            assert fuzz_targets.outcome(reads, fuzz_cases.written("", content, folder), Random(1)) == alone
 
 
 def test_too_much_time_and_memory_and_a_crash_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

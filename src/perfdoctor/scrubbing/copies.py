@@ -149,6 +149,8 @@ _WHY = {
     "summary": "a summary of ranks: clean the recordings, and make it anew with perfdoctor summarize",
     "tables": "tables in another format: export them as SQLite, nsys export --type sqlite",
 }  # fmt: skip
+#: Bytes that stand in text: all but control characters.
+_OF_TEXT = bytes(range(32, 256)) + b"\t\n\r\f\x1b"
 
 
 def _kind(path: Path) -> str:
@@ -177,8 +179,7 @@ def _kind(path: Path) -> str:
 
 def _is_text(head: bytes) -> bool:
     """Is it text of some encoding that keeps ASCII? Some letters may be of another one than UTF-8."""
-    odd = sum(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in head)
-    return odd == 0
+    return not head.translate(None, _OF_TEXT)
 
 
 def _exported(
