@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from recorded import parameter, recording
 from tables import one_of_each
 
+from perfdoctor.diagnosis.predicted_saving import predicted_saving
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.real_time import MOST_IDLE_OF_DEVICE_PACED
 from perfdoctor.metrics.host.feeding import loader
@@ -29,8 +30,8 @@ from perfdoctor.replay.edits.actions import Edit, affected_ns, edit_of, shares
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import simulate
-from perfdoctor.replay.what_if import run_replay
 from perfdoctor.replay.what_if.run_replay import replay_of
+from perfdoctor.vocabulary.rulebook import load_rules
 
 #: Of these the action moves the fault and little else; of the others only a part of what it moves is the fault.
 WHOLE = ("input-wait", "host-work", "garbage-collection", "host-syncs", "exposed-copies")
@@ -155,7 +156,7 @@ def test_reading_in_some_of_the_steps_saves_that_share_of_not_reading(rule):
 
 
 def garbage_in_one_step() -> Run:
-    """Seven steps of 2,400 kernels, of which the replay takes the last four at first; only the second collects garbage."""
+    """Seven steps of 2,400 kernels, of which the replay takes the last four; only the second collects garbage."""
     kernels, launches, collecting, marks = "", "", "", ""
     for number in range(8):
         pause = 2400 if number == 2 else 4
@@ -166,18 +167,7 @@ def garbage_in_one_step() -> Run:
     return prepare(draw(kernels=kernels, host=[launches, collecting, marks], unit_us=10))
 
 
-def test_what_comes_in_one_step_that_is_not_among_the_last_ones_is_replayed_as_well():
-    run = garbage_in_one_step()
-    replay, found = replay_of(run), only_finding("garbage-collection", run)
-    assert replay is not None
-    assert not replay.is_of_last_steps
-    assert replay.why_not("garbage_collection", found) == ""
-    saved = replay.saving(replay.fix("garbage-collection", "garbage_collection", found))
-    assert saved.likely == pytest.approx(found.saving_ns_per_step.likely, rel=0.05)
-
-
-def test_last_steps_that_do_not_stand_for_all_are_not_asked_what_a_fix_of_the_others_saves(monkeypatch):
-    monkeypatch.setattr(run_replay, "MOST_WORK_OF_WINDOW", 10_000)
+def test_last_steps_that_do_not_stand_for_all_are_not_asked_what_a_fix_of_the_others_saves():
     run = garbage_in_one_step()
     replay, found = replay_of(run), only_finding("garbage-collection", run)
     assert replay is not None
@@ -185,6 +175,8 @@ def test_last_steps_that_do_not_stand_for_all_are_not_asked_what_a_fix_of_the_ot
         "only the last 4 of 7 steps can be replayed, and they have another share of it"
     )
     assert replay.why_not("host_pace", found) == replay.why_not("kernels", found) == ""
+    saved = predicted_saving(load_rules()["garbage-collection"], found, run, replay)
+    assert saved.ns.likely == found.saving_ns_per_step.likely > 0.1 * run.step_ns
 
 
 def found_by_all_ranks(rule: str, low: int, likely: int, high: int) -> Finding:

@@ -31,8 +31,6 @@ _UNEXPLAINED_NS = 2_000
 LEAST_LOADER_WAIT = 0.03
 #: Enough for a hundred steps of a small model, and simulated in a tenth of a second.
 MOST_WORK = 10_000
-#: Where all steps of the window are needed; of all ranks together. Simulating as much takes some seconds.
-MOST_WORK_OF_WINDOW = 200_000
 ALL_UNITS = 1 << 30
 _NEVER = np.iinfo(np.int64).min
 

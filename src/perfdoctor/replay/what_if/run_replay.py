@@ -16,7 +16,6 @@ from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.edits.actions import WHOLLY, Edit, affected_ns, edit_of, most_ns, own_ns, shares
-from perfdoctor.replay.graph.build import MOST_WORK_OF_WINDOW
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.order import SimulationOrder, order_of
 from perfdoctor.replay.graph.ranks import graphs_of
@@ -213,7 +212,7 @@ def _unchanged(graph: Graph, _share: float) -> Graph:
     return graph
 
 
-#: A replay that misses the unchanged step by more does not model it, and steps that do not stand for it.
+#: A replay that misses the unchanged step by more does not model it.
 LARGEST_ERROR = 0.05
 #: The last steps stand for all where what a fix makes shorter differs by less, as a share of it, or of the step.
 _ALIKE, _SAME = 0.2, 0.01
@@ -238,14 +237,10 @@ def _ready(run: Run) -> RunReplay | str:
         return "no steps were found in it"
     if run.selection.range_name:
         return "only a range of it is analysed, and what follows it would move as well"
-    paced = loader(run) != "single-process"
-    graphs = graphs_of(run, paced=paced)
+    graphs = graphs_of(run, paced=loader(run) != "single-process")
     if not graphs:
         return "its steps hold no work that could be ordered"
     ready = RunReplay.of(run, graphs)
-    if ready.is_of_last_steps and abs(ready.recorded_ns / run.step_ns - 1) > LARGEST_ERROR:
-        longer = RunReplay.of(run, graphs_of(run, paced=paced, most_work=MOST_WORK_OF_WINDOW))
-        ready = longer if abs(longer.error) <= LARGEST_ERROR else ready
     if abs(ready.error) > LARGEST_ERROR:
         return f"the replay of its unchanged steps is off by {100 * abs(ready.error):.0f} %"
     return ready

@@ -19,12 +19,14 @@ from perfdoctor.records.savings import Range
 from perfdoctor.replay.edits.batch_size import with_batch
 from perfdoctor.replay.edits.other_ranks import askable, recorded_ranks, with_ranks
 from perfdoctor.replay.edits.synthetic_data import without_loading
-from perfdoctor.replay.graph.build import MOST_WORK_OF_WINDOW
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import Simulation, simulate
 from perfdoctor.replay.what_if.run_replay import LARGEST_ERROR, RunReplay, SimulatedFix, replay_of
 from perfdoctor.replay.what_if.spread import range_of_later
+
+#: Of all ranks together; simulating as much takes some seconds.
+_MOST_WORK = 200_000
 
 #: From the graphs of all ranks and a case (0 the worst, 2 the best) to changed graphs, and ns to add to the step.
 Apply = Callable[[Sequence[Graph], int], tuple[tuple[Graph, ...], float]]
@@ -81,7 +83,7 @@ def replay_of_all_steps(run: Run) -> RunReplay:
             "--what-if: a recording without a GPU shows nothing about another size",
             do="Name rules only, or record the training on a GPU.",
         )
-    graphs = graphs_of(run, paced=loader(run) != "single-process", most_work=MOST_WORK_OF_WINDOW)
+    graphs = graphs_of(run, paced=loader(run) != "single-process", most_work=_MOST_WORK)
     ready = RunReplay.of(run, graphs)
     if abs(ready.error) > LARGEST_ERROR:
         raise PerfdoctorError(
