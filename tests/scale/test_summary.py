@@ -11,14 +11,16 @@ from builders import draw
 from folders import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.split import split
 from perfdoctor.model.packed_columns import Numbers, UnpackedColumns
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import WHOLE_RECORDING
 from perfdoctor.scale.reduce import reduced_place
-from perfdoctor.scale.summary import MOST_BYTES, moved_together, packed_summary, unpack
+from perfdoctor.scale.summary import MOST_BYTES, checked, moved_together, pack, packed_summary, unpack
 
 KERNELS = st.text("# ", min_size=4, max_size=60)
 NCCL = st.text("= ", min_size=4, max_size=60)
@@ -100,6 +102,17 @@ def test_a_rank_by_its_summary_has_no_rows_but_collectives():
     assert not isinstance(reduced, Place)
     assert len(reduced.collectives) == 1
     assert not any(hasattr(reduced, name) for name in ("kernels", "host", "work", "copies"))
+
+
+@pytest.mark.parametrize("name", ["compute_by_family_ns", "matmul_ns_by_math_path", "compute_by_phase_ns"])
+def test_a_summary_with_less_than_no_time_of_something_is_damaged(name):
+    packed = packed_summary(draw(kernels="## # ## # "), WHOLE_RECORDING)
+    assert checked(packed, "a.rank") == packed
+    summary = unpack(packed)
+    (place,) = summary.places
+    split = replace(place.split, **{name: {"other": -1}})
+    with pytest.raises(PerfdoctorError, match="a.rank is damaged"):
+        checked(pack(replace(summary, places=(replace(place, split=split),))), "a.rank")
 
 
 def test_fewer_edges_still_add_up():
