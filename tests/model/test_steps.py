@@ -72,7 +72,7 @@ def test_numbers_that_do_not_count_up_evenly_are_no_steps(numbers):
 @pytest.mark.parametrize(
     "stem",
     [
-        "optimizer step {}", "validation step {}", "eval_step {}", "epoch {}", "load batch {}", "copy batch {}",
+        "optimizer step {}", "validation step {}", "val_step {}", "eval_step {}", "epoch {}", "load batch {}", "copy batch {}",
         "lr_scheduler step {}", "zero_grad step {}", "aten::step{}", "nccl step {}", "stepwise {}x{}",
     ],
 )  # fmt: skip
@@ -120,6 +120,19 @@ def test_of_two_families_the_one_with_a_steps_name_wins():
     both = ranges(*numbered("step {}", range(5), 10, 2), *numbered("part {}", range(5), 10, 2))
     assert host_marks(both, 0).found_by == "user-range"
     assert host_marks(both, 0).confidence == "high"
+
+
+@pytest.mark.parametrize(("step", "inner"), [("train_step {}", "micro_batch {}"), ("step", "micro_step"), ("a{}", "b{}")])
+def test_of_ranges_inside_of_each_other_the_outer_ones_are_the_steps(step, inner):
+    inside = [(inner.format(n % 16), 5 * n + 2 * (n // 16), 5 * n + 2 * (n // 16) + 4) for n in range(96)]
+    outer = numbered(step, range(6), 80, 2)
+    assert host_marks(ranges(*outer, *inside), 0).starts.tolist() == [start * 1000 for _, start, _ in outer]
+
+
+def test_a_few_short_ranges_that_reach_further_than_the_steps_are_no_steps():
+    train = numbered("train_step {}", range(6), 80, 2)
+    around = [("iter", 0, 5), ("iter", 160, 162), ("iter", 485, 490)]
+    assert host_marks(ranges(*train, *around), 0).starts.size == 6
 
 
 def test_a_step_begins_where_the_optimizer_of_the_one_before_ended():

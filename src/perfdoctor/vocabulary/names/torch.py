@@ -20,7 +20,8 @@ OWN_STEP = "perfdoctor.step"
 STEP_WORD = regex(r"(?<![a-z])(train(ing)?[ _]?)?(step|iteration|iter|batch)(?![a-z])", re.IGNORECASE)
 #: Ranges with such a word, or a running number, that are no steps.
 NOT_A_STEP = regex(
-    r"optim|sched|zero_grad|epoch|valid|eval|test|copy|load|op_id|ProfilerStep|^aten|^nccl", re.IGNORECASE
+    r"optim|sched|zero_grad|epoch|(?<![a-z])val(?![a-z])|valid|eval|test|copy|load|op_id|ProfilerStep|^aten|^nccl",
+    re.IGNORECASE,
 )
 
 # --- ranges and ops in a recording ---
