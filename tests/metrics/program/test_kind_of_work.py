@@ -45,6 +45,23 @@ def test_a_kernel_of_a_backward_pass_is_training_where_nothing_else_was_recorded
 
 
 @of_each(
+    ("name", "only_in_training"),
+    [
+        ("igemm_wrw_gtcx35_nhwc_fp16_bx0_ex0_bt256x128x16", True),
+        ("void ck::kernel_grouped_conv_bwd_weight_xdl_cshuffle_v3<float>(int)", True),
+        ("void flash_bwd_dq_dk_dv_loop_kernel<64>(int)", True),
+        ("layer_norm_bwd", True),
+        ("void at::native::(anonymous namespace)::embedding_backward_feature_kernel<float>(int)", True),
+        ("igemm_bwd_gtcx35_nhwc_fp32_bx0_ex0_bt128x128x32", False),
+        ("void ck::kernel_grouped_conv_bwd_data_multiple_d_xdl_cshuffle<float>(int)", False),
+        ("void at::native::(anonymous namespace)::indexing_backward_kernel<float, 4>(long const*)", False),
+    ],
+)
+def test_kernels_of_gradients_that_forward_passes_run_as_well_are_no_proof(name, only_in_training):
+    assert kind(kernel_names={"#": name}).kind == ("training" if only_in_training else "inference")
+
+
+@of_each(
     ("signal", "name"),
     [
         ("ops", "aten::nll_loss_forward"),

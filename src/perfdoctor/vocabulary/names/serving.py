@@ -56,9 +56,10 @@ TRAINS = regex(
     r"|torch/optim/\w+\.py\(\d+\): (step|zero_grad)|^aten::(_fused_(adam\w*|sgd)_|_amp_foreach_non_finite\w*)$"
     r"|^\W*(loss[._ ])?backward([ _]pass)?(\(\))?\W*$"
 )
-#: Kernels of the same. A transposed convolution runs cuDNN's `dgrad` in its forward pass, so that is no proof.
+#: Kernels of the same. A transposed convolution runs the gradient by the data in its forward pass (cuDNN's `dgrad`,
+#: MIOpen's `igemm_bwd`, `conv_bwd_data`), and `index_put_` runs `indexing_backward_kernel` in any: these are no proof.
 TRAINING_KERNEL = regex(
-    r"backward|_bwd(_|\b)|\bbn_bw|wgrad|weight_grad|GammaBeta|grad_input|_grad_kernel|multi_tensor_apply_kernel.*(Adam|SGD|Lamb)"
+    r"(?<!indexing_)backward|(?<!igemm)(?<!conv)_bwd(?!_data)(_|\b)|_wrw_|bwd_weight|\bbn_bw|wgrad|weight_grad|GammaBeta|grad_input|_grad_kernel|multi_tensor_apply_kernel.*(Adam|SGD|Lamb)"
     r"|FusedAdam|fused_adam|adamw"
 )
 #: A loss is computed: the recorded part may be the forward pass of a training, or its evaluation.
