@@ -34,6 +34,7 @@ def served(name: str, repeat: int = 6, **more):
     [
         "execute_8192_context_9(sq8155sk8430sqsq7475785)_generation_37(sq37sk3)",
         "execute_context_1(888_788544)_generation_0(0)",
+        "execute_new_0_cached_37",
         "step[DECODE bs=32]",
         "execute_model",
         "gpu_model_runner: forward",

@@ -83,6 +83,7 @@ def test_products_alone_are_no_model():
         ("ops", "vllm::unified_attention_with_output", "vLLM"),
         ("ranges", "execute_8192_context_9(sq8155sk8430)_generation_37(sq37sk3)", "vLLM"),
         ("ranges", "execute_context_1(888_788544)_generation_0(0)", "vLLM"),
+        ("ranges", "execute_new_2_cached_37", "vLLM"),
         ("ranges", "gpu_model_runner: forward", "vLLM"),
         ("ranges", "step[DECODE bs=32]", "SGLang"),
         ("functions", "sglang/srt/managers/scheduler.py(900): run_batch", "SGLang"),

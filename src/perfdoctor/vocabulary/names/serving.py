@@ -2,7 +2,8 @@
 
 Sources: the namespaces of the servers' own ops and kernels (`vllm::unified_attention`, `sgl_kernel::…`), the files of
 their Python code in torch.profiler's stacks, and the ranges that they open around an iteration: vLLM's
-`execute_8192_context_9(…)_generation_37(…)` and `gpu_model_runner: forward`, SGLang's `step[DECODE bs=32]`.
+`execute_8192_context_9(…)_generation_37(…)` or `execute_new_9_cached_37`, and `gpu_model_runner: forward`,
+SGLang's `step[DECODE bs=32]`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ SERVERS = {
         r"(^|/)sglang/|^sglang::|^sgl_kernel::|^step\[(DECODE|EXTEND|PREFILL|MIXED|IDLE|TARGET_VERIFY|DRAFT_EXTEND)\b"
     ),
     "vLLM": regex(
-        r"(^|/)vllm/|\bvllm::|^_C_cache_ops::|^execute_(new_|\d+_)?context_\d+|^(gpu_)?model_runner: |^gpu_model_runner"
+        r"(^|/)vllm/|\bvllm::|^_C_cache_ops::|^execute_(new_|\d+_)?context_\d+|^execute_new_\d+_cached_\d+$"
+        r"|^(gpu_)?model_runner: |^gpu_model_runner"
     ),
     "xDiT": regex(r"(^|/)xfuser/|^xfuser::"),
     "TensorRT-LLM": regex(r"(^|/)tensorrt_llm/|\btensorrt_llm::|^trtllm::"),
@@ -28,9 +30,13 @@ SERVERS = {
     ),
 }
 #: Ranges that servers open around one iteration: a batch of requests decoded by a token, or prefilled.
-SERVER_ITERATION = regex(r"^execute_(new_|\d+_)?context_\d+|^step\[[A-Z_]+|^execute_diffusion_")
+SERVER_ITERATION = regex(
+    r"^execute_(new_|\d+_)?context_\d+|^execute_new_\d+_cached_\d+$|^step\[[A-Z_]+|^execute_diffusion_"
+)
 #: vLLM names the requests that it prefills and those that it decodes; SGLang says which of both an iteration does.
 _REQUESTS = regex(r"^execute_(?:new_|\d+_)?context_(\d+)\(.*?\)_generation_(\d+)\(")
+#: Some versions name those that are new and those that were there before, which may be decoded or not yet prefilled.
+_NEW_REQUESTS = regex(r"^execute_new_(\d+)_cached_(\d+)$")
 _MODE = regex(r"^step\[(DECODE|EXTEND|PREFILL|MIXED)\b")
 #: What anybody may call such a range.
 ITERATION = regex(
@@ -77,6 +83,9 @@ def phase(name: str) -> str:
     if found := _REQUESTS.match(name):
         prefilled, decoded = (int(number) > 0 for number in found.groups())
         return "mixed" if prefilled and decoded else "prefill" if prefilled else "decode" if decoded else ""
+    if found := _NEW_REQUESTS.match(name):
+        new, known = (int(number) > 0 for number in found.groups())
+        return "mixed" if new and known else "prefill" if new else ""
     if found := _MODE.match(name):
         return {"DECODE": "decode", "MIXED": "mixed"}.get(found[1], "prefill")
     return ""
