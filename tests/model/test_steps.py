@@ -122,7 +122,9 @@ def test_of_two_families_the_one_with_a_steps_name_wins():
     assert host_marks(both, 0).confidence == "high"
 
 
-@pytest.mark.parametrize(("step", "inner"), [("train_step {}", "micro_batch {}"), ("step", "micro_step"), ("a{}", "b{}")])
+@pytest.mark.parametrize(
+    ("step", "inner"), [("train_step {}", "micro_batch {}"), ("step", "micro_step"), ("a{}", "b{}")]
+)
 def test_of_ranges_inside_of_each_other_the_outer_ones_are_the_steps(step, inner):
     inside = [(inner.format(n % 16), 5 * n + 2 * (n // 16), 5 * n + 2 * (n // 16) + 4) for n in range(96)]
     outer = numbered(step, range(6), 80, 2)
@@ -158,6 +160,52 @@ def test_of_two_equally_regular_optimizers_the_more_frequent_one_marks_the_steps
     often = numbered("Optimizer.step#Adam.step", range(10), 2, 8)
     seldom = [("Optimizer.step#SGD.step", at, at + 2) for at in (5, 25, 45, 65, 85)]
     assert host_marks(ranges(*seldom, *often), 0).starts.size == 10
+
+
+def updates(launched: str, repeat: int = 6) -> Timeline:
+    """Of Adam: `a` of one launch, `A` of two; `.` is a launch before it, of which each takes 2 µs, and a blank 4 µs."""
+    ranges, calls, at = [], [], BASE_NS
+    for char in launched * repeat:
+        count = {".": 1, "a": 1, "A": 2, " ": 0}[char]
+        calls += [
+            {"name": "cudaLaunchKernel", "start_ns": at + 100 + 500 * n, "end_ns": at + 500 + 500 * n}
+            for n in range(count)
+        ]
+        if char in "aA":
+            ranges.append({"name": "Optimizer.step#Adam.step", "start_ns": at, "end_ns": at + 2000})
+        at += 4000 if char == " " else 2000
+    return timeline(ranges=ranges, calls=calls)
+
+
+@pytest.mark.parametrize(
+    "launched",
+    [
+        "...a.....a",  # a GAN, whose two models are as large
+        "...a...A",
+        "...a...A...a",  # three optimizers
+        ".....aaaaaa",  # an optimizer for each kind of parameter
+    ],
+)
+def test_of_several_optimizers_of_one_class_the_last_one_ends_the_step(launched):
+    marks = host_marks(updates(launched), 0)
+    assert (marks.ends - BASE_NS).tolist() == [2000 * len(launched) * n for n in range(1, 7)]
+
+
+def test_a_recording_that_begins_between_optimizers_has_the_same_steps():
+    marks = host_marks(updates("aa...aa", 4), 0)
+    assert (marks.ends[1:] - BASE_NS).tolist() == [2000 * (7 * n + 2) for n in range(2, 4)]
+
+
+@pytest.mark.parametrize(
+    "launched",
+    [
+        "...a    ...a",  # a loader with two workers
+        "...a...a...a...a......",  # an evaluation after every fourth step
+        "...a",
+    ],
+)
+def test_a_rhythm_of_other_things_makes_no_round_of_optimizers(launched):
+    assert host_marks(updates(launched), 0).starts.size == 6 * launched.count("a")
 
 
 def test_a_step_that_the_program_marks_by_our_name_has_precedence():

@@ -31,7 +31,9 @@ from perfdoctor.model.host_rows import on_busiest_thread
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.iterations import graph_starts, iteration_ranges
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
+from perfdoctor.model.updates import most_regular
 from perfdoctor.patterns import regex
+from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.names import xla as xla_names
 from perfdoctor.vocabulary.names.kernels import family
@@ -157,7 +159,10 @@ def host_marks(timeline: Timeline, rank: int) -> Marks | None:
         (has_no_word, _, _), rows = found
         return _marks(rows, "user-range", "medium" if has_no_word else "high")
     for frame in (ranges, ops):
-        updates = _most_regular(frame.named(torch_names.OPTIMIZER_STEP))
+        updates = frame.named(torch_names.OPTIMIZER_STEP)
+        if len(updates) >= _FEWEST_STEPS:
+            calls = timeline.calls.of(rank=rank)
+            updates = most_regular(updates, calls.named(cuda_names.LAUNCH) if len(calls) else ops)
         if len(updates) >= _FEWEST_STEPS:  # a step begins where the optimizer's update of the one before it ended
             return replace(_marks(updates, "optimizer-hook", "high"), starts=updates.end_ns, ends=updates.end_ns)
     iterations = iteration_ranges(ranges)
@@ -188,20 +193,6 @@ def _marks(rows: Frame, found_by: FoundBy, confidence: Confidence) -> Marks:
     return Marks(
         found_by, confidence, int(rows["process"][0]), int(rows["thread"][0]), rows.start_ns.copy(), rows.end_ns.copy()
     )
-
-
-def _most_regular(updates: Frame) -> Frame:
-    """Choose among several optimizers (GAN) the one whose updates come most evenly; ties go to the most frequent."""
-    best, best_key = updates.take(np.zeros(len(updates), dtype=bool)), (np.inf, 0)
-    for name in dict.fromkeys(updates.name):
-        rows = updates.take(updates.name.equals(name))
-        if len(rows) < _FEWEST_STEPS:
-            continue
-        gaps = np.diff(rows.start_ns)
-        key = (float(np.std(gaps) / max(np.mean(gaps), 1)), -len(rows))
-        if key < best_key:
-            best, best_key = rows, key
-    return best
 
 
 def _families(ranges: Frame) -> Iterator[tuple[tuple[bool, float, int], Frame]]:
