@@ -81,6 +81,30 @@ def test_names_of_other_things_mark_no_step(stem):
     assert host_marks(ranges(*rows), 0) is None
 
 
+@pytest.mark.parametrize(
+    "stem",
+    [
+        "Step {}/100", "step {} loss 0.{}1", "step {} loss -1.{}e-05", "iter {} of 200", "epoch 0 step {}", "Epoch 2/3, batch: {}/80",
+        "rank 3 train_step {}",
+    ],
+)  # fmt: skip
+def test_other_numbers_may_stand_beside_that_of_a_step(stem):
+    rows = [(stem.replace("{}", str(n)), start, end) for n, (_, start, end) in enumerate(numbered("", range(5)))]
+    marks = host_marks(ranges(*rows), 0)
+    assert (marks.found_by, marks.confidence, marks.starts.size) == ("user-range", "high", 5)
+
+
+def test_each_epoch_may_count_its_steps_anew():
+    rows = [(f"epoch {n // 4} step {n % 4}/4", 12 * n, 12 * n + 10) for n in range(12)]
+    assert host_marks(ranges(*rows), 0).starts.size == 12
+
+
+@pytest.mark.parametrize("stem", ["step 7 part {}", "batch 32x{}", "step 3 micro_batch {}", "a {} b {}"])
+def test_other_numbers_that_count_up_make_no_steps(stem):
+    rows = [(stem.replace("{}", str(n)), start, end) for n, (_, start, end) in enumerate(numbered("", range(5)))]
+    assert host_marks(ranges(*rows), 0) is None
+
+
 def test_a_numbered_family_without_a_word_needs_to_fill_the_run():
     whole = host_marks(ranges(*numbered("gpt {}", range(6))), 0)
     assert (whole.found_by, whole.confidence) == ("user-range", "medium")
@@ -105,7 +129,7 @@ def test_ranges_of_which_each_has_a_name_of_its_own_are_soon_seen_to_be_no_steps
     letters = "abcdefghijklmnopqrstuvwxyz"
     names = [
         f"{what} {a}{b}{c}"
-        for what in ("request", "answer", "query")
+        for what in ("request", "answer", "step 1 of 2,")
         for a in letters
         for b in letters
         for c in letters

@@ -18,6 +18,7 @@ one or two host    │step 1           ···│                       the only 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -44,6 +45,8 @@ FoundBy = Literal[
 Confidence = Literal["high", "medium", "low"]
 
 _NUMBER = regex(r"\d+")
+#: Of the numbers beside a step's own, a loss has a point, and may have a sign and an exponent.
+_VALUE = regex(r"(?<![\w.])-?\d+\.\d+(e[+-]?\d+)?|\d+")
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -201,15 +204,16 @@ def _families(ranges: Frame) -> Iterator[tuple[tuple[bool, float, int], Frame]]:
     no_step = ranges.name.matches(torch_names.NOT_A_STEP) | ranges.name.matches(xla_names.RANGE)
     for code in distinct(ranges.name.codes[~no_step]).tolist():
         name = ranges.name.values[code]
-        if len(_NUMBER.findall(name)) <= 1:
-            stems.setdefault(_NUMBER.sub("#", name), []).append(code)
+        if torch_names.STEP_NUMBER.search(name) or len(_NUMBER.findall(name)) <= 1:
+            stems.setdefault(_VALUE.sub("#", name), []).append(code)
     span = int(ranges.end_ns.max() - ranges.start_ns.min()) if len(ranges) else 0
+    times = np.bincount(ranges.name.codes, minlength=len(ranges.name.values))
     for stem, codes in stems.items():
         has_word = bool(torch_names.STEP_WORD.search(stem))
-        if not (has_word or "#" in stem):
+        if times[codes].sum() < _FEWEST_STEPS or not (has_word or "#" in stem):
             continue
         rows = ranges.take(np.isin(ranges.name.codes, codes))
-        if len(rows) < _FEWEST_STEPS or not _one_after_another(rows, "#" in stem):
+        if not _one_after_another(rows, "#" in stem):
             continue
         coverage = float(rows.start_ns[-1] - rows.start_ns[0]) / max(span, 1)
         inside = float(rows.duration_ns.sum()) / max(span, 1)
@@ -225,9 +229,20 @@ def _one_after_another(rows: Frame, numbered: bool) -> bool:
         return False
     if not numbered:
         return True
-    strides = np.diff([int(_NUMBER.findall(name)[0]) for name in rows.name])
+    numbers = [_running_number(name) for name in rows.name]
+    # A step of the next epoch may begin to count anew.
+    strides = [now - last for (epoch, last), (next_epoch, now) in pairwise(numbers) if epoch == next_epoch]
+    if not strides:
+        return False
     values, counts = np.unique(strides, return_counts=True)
-    return bool(values[counts.argmax()] > 0 and counts.max() >= _SAME_WORK_SHARE * strides.size)
+    return bool(values[counts.argmax()] > 0 and counts.max() >= _SAME_WORK_SHARE * len(strides))
+
+
+def _running_number(name: str) -> tuple[list[str], int]:
+    """The number of a step in the name of its range, and the numbers in front of it: an epoch's."""
+    if found := torch_names.STEP_NUMBER.search(name):
+        return _NUMBER.findall(name[: found.start(1)]), int(found[1])
+    return [], int(_NUMBER.findall(name)[0])
 
 
 def device_steps(timeline: Timeline, work: DeviceWork, marks: Marks | None, kernels: Frame) -> Steps:

@@ -12,7 +12,8 @@ from perfdoctor.vocabulary.names import torch
     [
         (torch.PROFILER_STEP, ["ProfilerStep#12"], ["ProfilerStep", "my ProfilerStep#1"]),
         (torch.STEP_WORD, ["train_step", "step 17", "Training Iteration"], ["stepping", "batches"]),
-        (torch.NOT_A_STEP, ["optimizer step", "eval step", "val/step 3", "aten::add"], ["step 17", "interval 3"]),
+        (torch.STEP_NUMBER, ["Step: 17/100", "epoch_0_train_step_12", "iter 5 of 200"], ["stepwise 3", "step", "batch_size 4"]),
+        (torch.NOT_A_STEP, ["optimizer step", "eval step", "val/step 3", "step 3 of epoch", "aten::add"], ["step 17", "interval 3", "epoch 0 step 12"]),
         (torch.OWN_RANGE, ["## Call CompiledFxGraph f1 ##", "nccl:all_reduce", "Optimizer.zero_grad#SGD.zero_grad"], ["forward"]),
         (torch.OP, ["aten::add", "AddmmBackward0", "c10d::allreduce_"], ["forward", "my::op"]),
         (torch.AUTOGRAD_NODE, ["autograd::engine::evaluate_function: AddBackward0"], ["AddBackward0"]),

@@ -18,9 +18,11 @@ PROFILER_STEP = regex(r"^ProfilerStep#\d+$")
 OWN_STEP = "perfdoctor.step"
 #: How people name the ranges that they open around a step.
 STEP_WORD = regex(r"(?<![a-z])(train(ing)?[ _]?)?(step|iteration|iter|batch)(?![a-z])", re.IGNORECASE)
-#: Ranges with such a word, or a running number, that are no steps.
+#: The same with its number, which others may stand beside: `epoch 0 step 12/100`, `iter 12 loss 0.31`.
+STEP_NUMBER = regex(r"(?<![a-z])(?:train(?:ing)?[ _]?)?(?:step|iteration|iter|batch)[\W_]{0,3}(\d+)", re.IGNORECASE)
+#: Ranges with such a word, or a running number, that are no steps. An epoch is none; a step's name may hold its number.
 NOT_A_STEP = regex(
-    r"optim|sched|zero_grad|epoch|(?<![a-z])val(?![a-z])|valid|eval|test|copy|load|op_id|ProfilerStep|^aten|^nccl",
+    r"optim|sched|zero_grad|epoch(?!.*(?<![a-z])(?:step|iteration|iter|batch)[\W_]{0,3}\d)|(?<![a-z])val(?![a-z])|valid|eval|test|copy|load|op_id|ProfilerStep|^aten|^nccl",
     re.IGNORECASE,
 )
 
