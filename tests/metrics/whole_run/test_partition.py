@@ -7,7 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from whole_runs import CHECKPOINT, EVALUATION, EVERY_KIND, LOOP, OTHER, STEP, Between, run_with, share_of, whole_run
+from whole_runs import (
+    CHECKPOINT,
+    EVALUATION,
+    EVERY_KIND,
+    FORWARD,
+    LOOP,
+    OTHER,
+    STEP,
+    Between,
+    run_with,
+    share_of,
+    whole_run,
+)
 
 from perfdoctor.metrics.whole_run.partition import partition, record_of
 from perfdoctor.metrics.whole_run.periods import period
@@ -88,6 +100,21 @@ def test_a_backward_pass_of_the_loop_itself_now_and_then_is_no_trial_training():
     """A penalty on gradients every 16th step, as GANs have it."""
     penalty = Between((LOOP[0], "train.py(44): main", *STEP[2:]), 16, 60_000_000)
     assert time_of(whole_run(penalty)).share == {}
+
+
+@pytest.mark.parametrize(("every", "ns"), [(16, 60_000_000), (5, 20_000_000)])
+def test_a_function_that_trains_now_and_then_is_a_part_of_the_training(every, ns):
+    """The penalty in a function of its own, or a generator's update after each fifth of its critic."""
+    backward = (LOOP[0], "train.py(44): main", "train.py(60): penalty", *STEP[2:])
+    found = time_of(whole_run(Between(backward, every, ns), OTHER, steps=400))
+    assert set(found.share) == {"unknown"}
+    assert found.lines["unknown"].function == "refresh"
+
+
+def test_a_function_of_several_steps_now_and_then_is_a_trial_training():
+    forward = (*LOOP, "train.py(33): best_of", *FORWARD[2:])
+    steps = [Between(stack, 40, 40_000_000) for _ in range(6) for stack in (forward, (*forward[:3], *STEP[2:]))]
+    assert set(time_of(whole_run(*steps)).share) == {"learning_rate_search"}
 
 
 def test_what_disturbs_steps_now_and_then_is_no_time_of_what_comes_between_them():

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from perfdoctor.metrics.whole_run.lengths import Lengths
 from perfdoctor.metrics.whole_run.periods import CHANCE, by_chance, period
-from perfdoctor.metrics.whole_run.stacks import Stack
+from perfdoctor.metrics.whole_run.stacks import Stack, function_of
 from perfdoctor.model.columns import Floats, Ints, Mask
 from perfdoctor.model.whole_run import WholeRun
 from perfdoctor.vocabulary.pauses import CHECKPOINT, LEARNING_RATE_SEARCH, LOGGING, PAUSES, UNKNOWN
@@ -38,6 +38,8 @@ _SHARE_OF_EACH = 0.1
 _FIRST_TIMES = 3
 #: A trial training spends at least this share of its time on gradients and updates; the rest is forward.
 _TRAINS_SHARE = 0.2
+#: And does so many steps at a time; a penalty has a backward pass inside of it and one of its own.
+_SEVERAL = 3
 #: Files of a checkpoint hold at least half of the parameters' bytes (in half precision); fewer bytes are a log.
 _OF_PARAMETERS, _LOG_BYTES = 0.5, 100_000
 
@@ -133,7 +135,7 @@ def _unnamed(
 ) -> dict[str, Kind]:
     """The kind of code that runs in long steps alone, or every k steps; `rows`: the samples that show no kind.
 
-    What trains there is a trial training, what writes files a checkpoint or a log.
+    What trains there several times is a trial training, what writes files a checkpoint or a log.
     """
     plain = lengths.usable.copy()
     for each in known.values():
@@ -156,12 +158,41 @@ def _unnamed(
         in_long = is_long[of_place].mean() >= _IN_LONG_STEPS and not in_each
         if in_long or _repeats(rows[of_place], lengths, asked.size):
             kept |= of_place
-    found = _seen(rows[kept], lengths)
+    found = _seen(_without_training(run, stacks, rows[kept], lengths), lengths)
     if found is None or not _is_between(found, lengths, usual_ns):
         return {}
     trains = np.array([stacks[each].trains for each in run.stack[found.samples].tolist()])
     is_training = trains.mean() >= _TRAINS_SHARE
     return {LEARNING_RATE_SEARCH if is_training else _by_files(run, found.samples, lengths): found}
+
+
+def _without_training(run: WholeRun, stacks: Sequence[Stack], rows: Ints, lengths: Lengths) -> Ints:
+    """The samples without those of functions that train now and then as a part of the training.
+
+    So come a penalty on gradients every 16th step, or a generator's update. A trial training does several steps at a
+    time, or calls the loop's functions again.
+    """
+    shown = [stacks[each] for each in run.stack[rows].tolist()]
+    entries = [function_of(run.frames[each.entry]) if each.entry >= 0 else "" for each in shown]
+    trains, function = np.array([each.trains for each in shown], dtype=bool), np.array(entries, dtype=object)
+    kept = np.ones(rows.size, dtype=bool)
+    for name in dict.fromkeys(entries):
+        its = function == name
+        if trains[its].mean() >= _TRAINS_SHARE and not _is_trial(run, stacks, rows[its], trains[its], lengths):
+            kept &= ~its
+    return rows[kept]
+
+
+def _is_trial(run: WholeRun, stacks: Sequence[Stack], rows: Ints, trains: Mask, lengths: Lengths) -> bool:
+    """Does a function that trains call the loop's functions again, or go forward and backward several times?"""
+    for number in np.unique(run.stack[rows]).tolist():
+        stack, entry = run.stacks[number], stacks[number].entry
+        below = stack[: stack.index(entry)] if entry >= 0 else ()
+        if any(function_of(run.frames[frame]) in lengths.loop for frame in below):
+            return True
+    numbers = lengths.length_of[rows]
+    begins = trains & np.append(True, ~trains[:-1] | (np.diff(numbers) != 0))
+    return float(np.median(np.bincount(numbers, weights=begins)[np.unique(numbers)])) >= _SEVERAL
 
 
 def _repeats(samples: Ints, lengths: Lengths, places: int) -> bool:
