@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from builders import BASE_NS, draw, findings, full_queue, of_step, only_finding, summary
@@ -348,3 +350,34 @@ def test_as_much_as_other_programs_use_of_the_cores_is_what_a_worker_may_have_on
     others = only_finding("input-wait", on_a_processor(60, busy=0.8, others=1.2, cpu_ns=80 * MS, **fed))
     own = only_finding("input-wait", on_a_processor(60, busy=1.6, others=0.4, cpu_ns=100 * MS, **fed))
     assert (others.situation, own.situation) == ("workers", "busy-cores")
+
+
+# --- what its fixes say
+
+
+def fix(situation: str) -> str:
+    """The first fix of a PyTorch program, with nothing predicted."""
+    fixes = load_rules()["input-wait"].fixes
+    return next(each for each in fixes if each.fits(situation, frozenset({"torch"}))).filled({})
+
+
+@pytest.mark.parametrize(
+    ("info", "given"),
+    [(None, "abc"), (SimpleNamespace(id=0, num_workers=2), "ac"), (SimpleNamespace(id=1, num_workers=2), "b")],
+)
+def test_a_stream_is_divided_before_its_samples_are_made(info, given):
+    """Each worker makes its own samples alone, and without workers the training makes all."""
+    data = SimpleNamespace(IterableDataset=object, get_worker_info=lambda: info)
+    names = {"torch": SimpleNamespace(utils=SimpleNamespace(data=data)), "files": "abc", "read": list}
+    code = fix("single-process")
+    exec(code[code.index("class Stream") :], names)
+    assert list(names["Stream"]()) == list(given)
+
+
+def test_no_count_of_workers_is_made_up_where_none_was_predicted():
+    assert "num_workers=workers_now + 1," in fix("workers")
+
+
+def test_a_stream_in_memory_yields_batches_itself():
+    """A sampler for an IterableDataset raises ValueError."""
+    assert "DataLoader(Stream(), batch_size=None)" in fix("items")
