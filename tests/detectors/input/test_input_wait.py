@@ -271,6 +271,33 @@ def test_what_was_tried_is_not_called_unmeasured_where_workers_share_the_cores()
     assert "what a batch" not in advice.confidence_because
 
 
+def of_workers(waits: list[int], workers: int, make: float):
+    """A training on two cores that `workers` keep busy: after each step of 1 ms it waits for so many ms."""
+    host = "".join("o" * 10 + "i" * 10 * wait for wait in waits)
+    marks = "".join(str(n % 10) * 10 * (1 + wait) for n, wait in enumerate(waits))
+    drawn = draw(host=[host, marks], unit_us=100)
+    when = {"start_ns": BASE_NS, "end_ns": BASE_NS + len(host) * MS // 10}
+    span_ns = when["end_ns"] - when["start_ns"]
+    used = {"rank": 0, "process": 100, "name": "recorded steps", **when, "allowed_cores": 2, "torch_threads": 1,
+            "cpu_ns": len(waits) * MS, "thread_cpu_ns": len(waits) * MS, "thread_delay_ns": span_ns // 10}  # fmt: skip
+    sampled = {"name": "cpu.csv", "is_on_clock": True, **when, "allowed_cores": 2, "idle_cores": 0, "program_cores": 2,
+               "recorder_cores": 0, "busy_cores": 2, "waiting_threads": 2}  # fmt: skip
+    run = beside(drawn, cpu_processes=[used], cpu_samples=[sampled])
+    return with_trial(
+        prepare(replace(run, loaders=(ReportedLoader(len(waits), workers, 2, 50_000),))),
+        tried(make, make, 0.2, w1=make, w2=make / 2, w4=make / 2),
+    )
+
+
+def test_workers_that_deliver_in_bursts_are_no_workers_that_start():
+    """Four workers on two cores finish a batch of 16 ms each at about the same time: 32 ms, and then three at once."""
+    bursts = only_finding("input-wait", of_workers([28, 0, 0, 0] * 6, 4, 16))
+    evenly = only_finding("input-wait", of_workers([7] * 24, 4, 16))
+    assert bursts.situation == evenly.situation == "busy-cores"
+    start = only_finding("input-wait", of_workers([0] * 8 + [28] + [0] * 15, 4, 1))
+    assert start.situation == "workers"
+
+
 # --- items of tensors in memory, one by one
 
 #: 100 items of two tensors, each of which is stacked; copying the first takes 20 µs, the second 10.

@@ -94,11 +94,9 @@ def _is_crowded(judged: _Judged) -> bool:
 def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
     """What a fix of the wait saves, by what is known of the loader."""
     kind, known = loader(run), feeding.reported_loader(run)
-    # Workers that are too slow make the usual step wait; workers that start make single ones wait.
-    is_pace = np.median(found.each_step_ns) >= np.mean(found.each_step_ns) / 2
     if kind == "single-process":
         prospect = feeding.prospect(run, found.ns, 0)
-    elif kind == "workers" and known and known.workers and is_pace:
+    elif kind == "workers" and known and known.workers and _is_pace(found, known.workers):
         prospect = feeding.prospect(run, found.ns, known.workers)
     else:
         return _of_unknown_workers(kind, run, found, at)
@@ -121,6 +119,18 @@ def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
     worst_ns = prospect.worst_ns if is_known or not host_places(run) else run.step_ns
     stays_ns, stays_most_ns = (found.ns - max(run.step_ns - ns, 0.0) for ns in (prospect.likely_ns, worst_ns))
     return _Judged(kind, _saving(found.ns, at, stays_ns, stays_most_ns), prospect, None, stays_ns, stays_most_ns)
+
+
+def _is_pace(found: Idle, workers: int) -> bool:
+    """Do the usual steps wait, as for workers that are too slow? For workers that start, single ones do.
+
+    Equal workers finish together: the training waits for all their batches at once, and then for none of them. So their
+    pace is seen in as many steps as there are workers.
+    """
+    each = found.each_step_ns
+    whole = each.size // workers * workers
+    rounds = each[:whole].reshape(-1, workers).mean(axis=1) if whole else each
+    return bool(np.median(rounds) >= np.mean(each) / 2)
 
 
 def _won_at_once_ns(run: Run, found: Idle, items: ItemFetch) -> int:
