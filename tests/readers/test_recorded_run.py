@@ -147,6 +147,16 @@ def test_the_loaders_that_fed_the_steps_are_read(tmp_path: Path) -> None:
     assert read([folder.path]).loaders == (ReportedLoader(**loader),)
 
 
+def test_the_batches_of_a_step_come_from_all_iterators_over_one_loader(tmp_path: Path) -> None:
+    """Four a step; an epoch ends in between. Validation has a loader of its own."""
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    loader = {"workers": 2, "tensors": 3, "bytes": 4_000, "epoch": 50}
+    loaders = [{"batches": 25, **loader}, {"batches": 15, **loader}, {"batches": 6, **loader, "epoch": 6}]
+    report = {"pass": "torch", "pid": 5, "rank": 0, "steps_seen": 19, "steps_recorded": 10, "loaders": loaders}
+    (folder.path / "agents" / "torch-5.json").write_text(json.dumps(report))
+    assert [each.batches_per_step for each in read([folder.path]).loaders] == [4, 4, 0.6]
+
+
 def test_run_folders_of_several_machines_are_one_job_with_the_ranks_they_reported(tmp_path: Path) -> None:
     folders = []
     for rank in (0, 8):

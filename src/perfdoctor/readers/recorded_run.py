@@ -27,7 +27,7 @@ from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.system.progress import Progress, silent, unheard
 from perfdoctor.system.project import project_from
-from perfdoctor.system.run_folder import Manifest, ProcessReport, RunFolder
+from perfdoctor.system.run_folder import Manifest, ProcessReport, ReportedLoader, RunFolder
 from perfdoctor.system.trainings import Training, longest, trainings
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.signals import CPU_USE_NUMBERS
@@ -223,7 +223,7 @@ def _as_reported(timeline: Timeline, part: RecordedPart, found: Sequence[Recorde
         timeline,
         world_size=max(timeline.world_size, *world_sizes, 0),
         steps_marked_by=part.marked_by,
-        loaders=tuple(loader for report in training for loader in report.loaders),
+        loaders=tuple(loader for report in training for loader in _loaders(report)),
         loader_trials=tuple(report.loader_trial for report in training if report.loader_trial),
         processes=part.processes,
         unrecorded_step_ns=_unrecorded(training, timeline),
@@ -468,6 +468,17 @@ def _with_memory(timeline: Timeline, reports: Sequence[ProcessReport], epoch_ns:
         for unix_ns, allocated, reserved in report.memory.samples
     ]  # fmt: skip
     return timeline.with_frame("memory", text_rows.frame("memory", rows)) if rows else timeline
+
+
+def _loaders(report: ProcessReport) -> Iterator[ReportedLoader]:
+    """Its loaders with their batches a step: where an epoch ends, another iterator goes on with the same loader."""
+
+    def kind(loader: ReportedLoader) -> tuple[int, int, int]:
+        return loader.workers, loader.tensors, loader.epoch
+
+    for each in report.loaders:
+        batches = sum(other.batches for other in report.loaders if kind(other) == kind(each))
+        yield replace(each, batches_per_step=batches / report.steps_recorded if report.steps_recorded else 0.0)
 
 
 def _unrecorded(reports: Sequence[ProcessReport], timeline: Timeline) -> dict[int, int]:

@@ -113,13 +113,17 @@ class ReportedMemory(Struct, frozen=True):
 
 
 class ReportedLoader(Struct, frozen=True):
-    """An iterator over a DataLoader of the recorded steps, and its first batch. `epoch`: its batches, 0 if unknown."""
+    """An iterator over a DataLoader of the recorded steps, and its first batch. `epoch`: its batches, 0 if unknown.
+
+    `batches_per_step`: that a recorded step of its process took from this loader, by all its iterators; 0 if unknown.
+    """
 
     batches: int
     workers: int
     tensors: int
     bytes: int
     epoch: int = 0
+    batches_per_step: float = 0.0
 
 
 class TimedSteps(Struct, frozen=True):
@@ -423,8 +427,8 @@ def _trial(document: object) -> LoaderTrial | None:
 
 def _loaders(document: object) -> Iterator[ReportedLoader]:
     """Yield the loaders whose facts are all known: a batch may have been of a kind that the agent cannot read."""
+    names = [name for name in ReportedLoader.__struct_fields__ if name != "batches_per_step"]
     for each in _listed(document):
-        names = ReportedLoader.__struct_fields__
         if isinstance(each, dict) and all(_is_size(each.get(name)) for name in names):
             yield ReportedLoader(**{name: each[name] for name in names})
 

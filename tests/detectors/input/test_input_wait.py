@@ -242,6 +242,18 @@ def test_a_dataset_that_sleeps_gets_workers_although_torch_computes_on_all_cores
     assert finding.values["workers"] == 4
 
 
+@pytest.mark.parametrize(("batches", "wins"), [(1, 7.5), (4, 6)])
+def test_with_accumulated_gradients_a_step_receives_several_batches(batches, wins):
+    """Of a step of 10 ms 8 are waited, for one batch or for four; to receive one takes 0.5."""
+    loader = ReportedLoader(10 * batches, 0, 2, 50_000, batches_per_step=batches)
+    make = 8 / batches
+    paces = {"w1": make + 0.2, "w2": make / 2 + 0.1, "w4": make / 4, "w8": make / 8}
+    asleep = on_a_processor(80, threads=1, busy=0.3, loader=loader)
+    finding = only_finding("input-wait", with_trial(asleep, tried(make, 0.1, 0.5, **paces)))
+    assert (finding.situation, likely_ms(finding)) == ("single-process", pytest.approx(wins, abs=0.01))
+    assert finding.values["receive_ms"] == pytest.approx(0.5)
+
+
 def test_small_batches_of_many_tensors_get_no_workers():
     """They take 4 of 10 ms to make, and 12 to get from a worker."""
     run = on_a_processor(40, threads=1, busy=1, cores=8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -96,7 +97,12 @@ def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
     kind, known = loader(run), feeding.reported_loader(run)
     if kind == "single-process":
         prospect = feeding.prospect(run, found.ns, 0)
-    elif kind == "workers" and known and known.workers and _is_pace(found, known.workers):
+    elif (
+        kind == "workers"
+        and known
+        and known.workers
+        and _is_pace(found, math.ceil(known.workers / feeding.batches_per_step(run)))
+    ):
         prospect = feeding.prospect(run, found.ns, known.workers)
     else:
         return _of_unknown_workers(kind, run, found, at)
@@ -121,15 +127,15 @@ def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
     return _Judged(kind, _saving(found.ns, at, stays_ns, stays_most_ns), prospect, None, stays_ns, stays_most_ns)
 
 
-def _is_pace(found: Idle, workers: int) -> bool:
+def _is_pace(found: Idle, round_steps: int) -> bool:
     """Do the usual steps wait, as for workers that are too slow? For workers that start, single ones do.
 
     Equal workers finish together: the training waits for all their batches at once, and then for none of them. So their
-    pace is seen in as many steps as there are workers.
+    pace is seen in `round_steps`, in which each of them makes a batch.
     """
     each = found.each_step_ns
-    whole = each.size // workers * workers
-    rounds = each[:whole].reshape(-1, workers).mean(axis=1) if whole else each
+    whole = each.size // round_steps * round_steps
+    rounds = each[:whole].reshape(-1, round_steps).mean(axis=1) if whole else each
     return bool(np.median(rounds) >= np.mean(each) / 2)
 
 
@@ -175,7 +181,9 @@ def _evidence(run: Run, judged: _Judged) -> Iterator[Evidence]:
     if judged.prospect is None:
         return
     cores, known = feeding.cores(run), feeding.reported_loader(run)
-    yield Measure("receiving a batch from a worker takes the training process", judged.prospect.receive_ns, "ns")
+    yield Measure("receiving a batch from a worker takes the training process", judged.prospect.receive_batch_ns, "ns")
+    if judged.prospect.batches > 1:
+        yield Measure("batches of a step", judged.prospect.batches, "count")
     yield from _of_trial(feeding.trial(run))
     if known:
         yield Measure("tensors of a batch", known.tensors, "count")

@@ -83,9 +83,10 @@ def prospect(run: Run, wait_ns: float, workers: int) -> Prospect:
     tried = trial(run)
     computed = tried.make_cpu_ns / tried.make_ns if tried else 1 - _io_share(run, wait_ns)
     computed_ns = 0.0 if workers else min(computed, 1.0) * wait_ns
-    known = reported_loader(run)
-    feeding = Feeding(run.step_ns, wait_ns, workers, computed_ns, known.epoch if known else 0)
-    return with_workers(feeding, _supply(run, feeding), _as_tried(cores(run), tried))
+    known, batches = reported_loader(run), batches_per_step(run)
+    epoch = known.epoch if known else 0
+    feeding = Feeding(run.step_ns / batches, wait_ns / batches, workers, computed_ns / batches, epoch)
+    return with_workers(feeding, _supply(run, feeding), _as_tried(cores(run), tried)).of_step(batches)
 
 
 def _as_tried(known: Cores, tried: LoaderTrial | None) -> Cores:
@@ -129,7 +130,7 @@ def _beside_others(run: Run, make_ns: int) -> float:
     known = reported_loader(run)
     if known is None or known.workers or not host_places(run):
         return stretched
-    return min(stretched, max(_wait_ns(run) / make_ns, 1.0))
+    return min(stretched, max(_wait_ns(run) / batches_per_step(run) / make_ns, 1.0))
 
 
 def _without_others(tried: LoaderTrial, count: float) -> LoaderTrial:
@@ -190,7 +191,7 @@ def _supply(run: Run, feeding: Feeding) -> Supply:
 
 
 def receive_ns(run: Run) -> float:
-    """What it takes the training process to receive a batch that a worker has ready."""
+    """What it takes the training process to receive the batches of a step that workers have ready."""
     return prospect(run, 0.0, 0).receive_ns
 
 
@@ -203,6 +204,12 @@ def cost(run: Run) -> WorkerBatch:
 def reported_loader(run: Run) -> ReportedLoader | None:
     """The loader that gave most of the batches; None where none was reported."""
     return max(run.timeline.loaders, key=lambda each: each.batches, default=None)
+
+
+def batches_per_step(run: Run) -> int:
+    """How many batches a step takes: several where gradients are accumulated; 1 where that is not known."""
+    found = reported_loader(run)
+    return max(round(found.batches_per_step), 1) if found else 1
 
 
 def _contents(run: Run) -> tuple[float, float]:

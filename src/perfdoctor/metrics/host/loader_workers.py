@@ -64,7 +64,7 @@ class Cores(Struct, frozen=True):
 
 
 class Feeding(Struct, frozen=True):
-    """How the training is fed now. Times are ns a step, of which there is one a batch.
+    """How the training is fed now. Times are ns of a step that takes one batch, or that batch's share of one.
 
     `wait_ns`: the training waits for a worker, or makes the batch itself (`workers` 0); `fetch_cpu_ns`: of that it
     computes. `epoch`: batches of an epoch, 0 where that is not known.
@@ -118,8 +118,8 @@ class Supply(Struct, frozen=True):
 class Prospect(Struct, frozen=True):
     """With so many `workers` a step takes `likely_ns`, `best_ns` at least and `worst_ns` at most.
 
-    Receiving a batch takes `receive_ns` of it. `crowded`: with cores of their own it would be shorter. `prefetch`:
-    batches that each is to have ahead, against slow ones.
+    Receiving its `batches` takes `receive_ns` of it. `crowded`: with cores of their own it would be shorter.
+    `prefetch`: batches that each is to have ahead, against slow ones.
     """
 
     workers: int
@@ -129,11 +129,28 @@ class Prospect(Struct, frozen=True):
     receive_ns: float
     crowded: bool = False
     prefetch: int = _USUAL_PREFETCH
+    batches: int = 1
+
+    def of_step(self, batches: int) -> Prospect:
+        """The same of a step that takes so many batches instead of one."""
+        return replace(
+            self,
+            likely_ns=batches * self.likely_ns,
+            best_ns=batches * self.best_ns,
+            worst_ns=batches * self.worst_ns,
+            receive_ns=batches * self.receive_ns,
+            batches=batches,
+        )
+
+    @property
+    def receive_batch_ns(self) -> float:
+        """What receiving one batch takes."""
+        return self.receive_ns / self.batches
 
     def worker_values(self) -> dict[str, Value]:
         """The numbers in sentences and fixes about workers."""
         return {
-            "workers": self.workers, "prefetch": self.prefetch, "receive_ms": ms(self.receive_ns),
+            "workers": self.workers, "prefetch": self.prefetch, "receive_ms": ms(self.receive_batch_ns),
             "with_workers_ms": ms(self.likely_ns),
         }  # fmt: skip
 
