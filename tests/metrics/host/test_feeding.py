@@ -112,6 +112,23 @@ def test_a_loader_is_known_by_its_mark(name, kind):
     assert loader(waiting("z", name)) == kind
 
 
+@pytest.mark.parametrize(
+    ("long", "short", "reported", "kind"),
+    [
+        ("i", "I", None, "workers"),
+        ("I", "i", None, "single-process"),
+        ("i", "I", (4, 0), "single-process"),
+        ("I", "i", (4, 2), "workers"),
+    ],
+)
+def test_of_a_loader_of_each_kind_that_of_the_training_counts(long, short, reported, kind):
+    """Each step waits for a batch for 9 units, and for one of validation for 2."""
+    host = ["l" + " " * 19, " " * 7 + long * 10 + " " + short * 2]
+    drawn = draw(kernels=WAIT, host=host, repeat=6)
+    loaders = [ReportedLoader(reported[0], reported[1], 2, 1000), ReportedLoader(1, 0, 2, 1000)] if reported else []
+    assert loader(prepare(replace(drawn, loaders=tuple(loaders)))) == kind
+
+
 def test_a_loader_is_known_from_stacks_as_well():
     name = "torch/utils/data/dataloader.py(700): _SingleProcessDataLoaderIter.__next__"
     assert loader(waiting("z", name, "functions")) == "single-process"

@@ -8,6 +8,7 @@ no operators of threads that it was not started in.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 
 import numpy as np
@@ -20,12 +21,14 @@ from perfdoctor.metrics.host import cpu_use
 from perfdoctor.metrics.host.loader_workers import Cores, Feeding, Prospect, Supply, with_workers
 from perfdoctor.metrics.host.same_work import MOST_OF_IT
 from perfdoctor.model.cache import once_per_run
+from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.system.run_folder import LoaderTrial, ReportedLoader, TriedWorkers
 from perfdoctor.vocabulary.names import loaders as loader_names
 
-_LOADERS = (("single-process", loader_names.SINGLE_PROCESS), ("workers", loader_names.WORKERS))
+_LOADERS = {"single-process": loader_names.SINGLE_PROCESS, "workers": loader_names.WORKERS}
+_SHOWN_IN = ("ranges", "ops", "functions")
 #: Less than this is no wait worth the name: it disappears in the noise between two runs.
 _WAIT_SHARE = 0.03
 #: A loader that made the training wait only in the first two thirds of the steps was starting, and keeps up now.
@@ -33,13 +36,29 @@ _STARTED_SHARE = 2 / 3
 
 
 def loader(run: Run) -> str:
-    """The loader: single-process, workers, other (the wait is marked, its loader unknown) or unmarked (inferred)."""
-    for name, pattern in _LOADERS:
-        for signal in ("ranges", "ops", "functions"):
-            if run.timeline[signal].name.matches(pattern).any():
-                return name
+    """The loader: single-process, workers, other (the wait is marked, its loader unknown) or unmarked (inferred).
+
+    Of both kinds, as where validation needs no workers, that which gave most batches, else that which is waited for.
+    """
+    seen = [
+        name
+        for name, pattern in _LOADERS.items()
+        if any(run.timeline[signal].name.matches(pattern).any() for signal in _SHOWN_IN)
+    ]
+    if len(seen) > 1 and (known := reported_loader(run)):
+        return "workers" if known.workers else "single-process"
+    if len(seen) > 1:
+        return max(seen, key=lambda name: run.mean(lambda place: _waited_ns(place, _LOADERS[name])))
+    if seen:
+        return seen[0]
     marked = any((place.host.explicit["input_wait"] & place.idle_causes["input_wait"]) for place in run.places)
     return "other" if marked else "unmarked"
+
+
+def _waited_ns(place: Place, pattern: re.Pattern[str]) -> int:
+    """How long a loader of this name is waited for."""
+    calls = [place.timeline[signal].of(rank=place.rank).named(pattern).intervals for signal in _SHOWN_IN]
+    return (Intervals.union(calls) & place.idle_causes["input_wait"]).total_ns
 
 
 def unhidden_share(run: Run) -> float:
