@@ -52,10 +52,11 @@ def test_folders_that_may_be_of_one_job_are_read_together(tmp_path, other):
 def test_what_is_known_of_whole_runs_is_kept_of_all_machines_under_the_numbers_of_their_ranks(tmp_path, monkeypatch):
     known = replace(
         draw(kernels="##"), sources=(Source("kineto", "a", ""),), whole_runs=(whole_run(),), timed_steps={0: TimedSteps(NOON, (5, 6))},
-        unrecorded_step_ns={0: 7}, watched_run=WatchedRun(0, *[np.arange(2)] * 4, np.zeros(2, dtype=bool)),
+        unrecorded_step_ns={0: 7}, unrecorded_steps={0: 3}, watched_run=WatchedRun(0, *[np.arange(2)] * 4, np.zeros(2, dtype=bool)),
     )  # fmt: skip
     monkeypatch.setattr(recorded_run, "read", lambda *_: known)
     found = read([run_folder(tmp_path / name, 0) for name in ("node0", "node1")])
     assert [each.rank for each in found.whole_runs] == [0, 1]
     assert (list(found.timed_steps), found.unrecorded_step_ns) == ([0, 1], {0: 7, 1: 7})
+    assert found.unrecorded_steps == {0: 3, 1: 3}
     assert found.watched_run == known.watched_run

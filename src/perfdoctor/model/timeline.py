@@ -415,7 +415,7 @@ class Timeline(Keeps, frozen=True):
     or a `forward` pass; "" where the program marked its steps itself, or nobody did. `loaders`: the iterators over
     DataLoaders that gave batches in the recorded steps, of all ranks; empty if unknown. `loader_trials`: what was tried
     with them in copies of the program. `unrecorded_step_ns`: by rank, how long a step took in the same execution while
-    nothing was recorded; without ranks where that is not known.
+    nothing was recorded; without ranks where that is not known. `unrecorded_steps`: by rank, how many were timed so.
     `timed_steps`: by rank, every step of the same execution that was timed; without ranks in older recordings.
     `project`: where the program belongs, and which of its words count; None where that was not recorded.
     `code`: the text of the user's own lines that sampled stacks name, by `file(line)`, as it was in the recording.
@@ -439,6 +439,7 @@ class Timeline(Keeps, frozen=True):
     loaders: tuple[ReportedLoader, ...] = ()
     loader_trials: tuple[LoaderTrial, ...] = ()
     unrecorded_step_ns: Mapping[int, int] = field(default_factory=dict)
+    unrecorded_steps: Mapping[int, int] = field(default_factory=dict)
     timed_steps: Mapping[int, TimedSteps] = field(default_factory=dict)
     project: Project | None = None
     code: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -683,6 +684,7 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         loaders=tuple(loader for timeline in timelines for loader in timeline.loaders),
         loader_trials=tuple(trial for timeline in timelines for trial in timeline.loader_trials),
         unrecorded_step_ns={rank: ns for each in timelines for rank, ns in each.unrecorded_step_ns.items()},
+        unrecorded_steps={rank: count for each in timelines for rank, count in each.unrecorded_steps.items()},
         timed_steps={rank: steps for each in timelines for rank, steps in each.timed_steps.items()},
         project=next((each.project for each in timelines if each.project), None),
         code={line: text for each in timelines for line, text in each.code.items()},

@@ -485,6 +485,7 @@ def _renumbered(timeline: Timeline, new: Mapping[int, int], *, are_known: bool =
         devices=tuple(replace(device, rank=new.get(device.rank, device.rank)) for device in timeline.devices),
         sources=tuple(replace(s, ranks=tuple(new.get(rank, rank) for rank in s.ranks)) for s in timeline.sources),
         unrecorded_step_ns={new.get(rank, rank): ns for rank, ns in timeline.unrecorded_step_ns.items()},
+        unrecorded_steps={new.get(rank, rank): count for rank, count in timeline.unrecorded_steps.items()},
         timed_steps={new.get(rank, rank): steps for rank, steps in timeline.timed_steps.items()},
         whole_runs=tuple(replace(each, rank=new.get(each.rank, each.rank)) for each in timeline.whole_runs),
         watched_run=watched and replace(watched, rank=new.get(watched.rank, watched.rank)),

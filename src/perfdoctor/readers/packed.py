@@ -51,6 +51,7 @@ class _PackedTimeline(Struct, frozen=True):
     loaders: tuple[ReportedLoader, ...]
     loader_trials: tuple[LoaderTrial, ...]
     unrecorded_step_ns: Mapping[int, int]
+    unrecorded_steps: Mapping[int, int]
     timed_steps: Mapping[int, TimedSteps]
     project: Project | None
     code: Mapping[str, Sequence[str]]

@@ -227,6 +227,7 @@ def _as_reported(timeline: Timeline, part: RecordedPart, found: Sequence[Recorde
         loader_trials=tuple(report.loader_trial for report in training if report.loader_trial),
         processes=part.processes,
         unrecorded_step_ns=_unrecorded(training, timeline),
+        unrecorded_steps={each.rank: each.unwatched_steps for each in training if each.rank in timeline.ranks},
         timed_steps={each.rank: each.timed for each in training if each.rank in timeline.ranks and each.timed},
         project=project_from(part.run.manifest.project),
         whole_runs=tuple(_readable(_whole_runs(part), whole_run.read, unread)),

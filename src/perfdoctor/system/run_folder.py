@@ -198,6 +198,7 @@ class ProcessReport(Struct, frozen=True):
     nvtx_ranges: int
     watched_step_ns: int
     unwatched_step_ns: int
+    unwatched_steps: int
     unwatched_clock: str
     stopped: bool
     ended: bool
@@ -367,8 +368,8 @@ def _masked(document: dict[str, Any]) -> dict[str, Any]:
 
 
 _NUMBERS = (
-    "pid", "steps_seen", "steps_recorded", "nvtx_ranges", "watched_step_ns", "unwatched_step_ns", "started_unix_ns",
-    "held_ns",
+    "pid", "steps_seen", "steps_recorded", "nvtx_ranges", "watched_step_ns", "unwatched_step_ns", "unwatched_steps",
+    "started_unix_ns", "held_ns",
 )  # fmt: skip
 _TEXTS = ("state", "step_found_by", "unwatched_clock", "torch", "process_name", "job")
 _LISTS_OF_TEXTS = ("notes", "command", "own_traces")

@@ -22,6 +22,7 @@ from perfdoctor.metrics.accounting.real_time import (
 )
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.report.words import wording
+from perfdoctor.system.run_folder import ReportedLoader
 from perfdoctor.vocabulary.rulebook import load_rules
 from perfdoctor.vocabulary.signals import CPU_USE_NUMBERS
 
@@ -145,6 +146,22 @@ def test_a_step_that_is_hardly_longer_or_shorter_stays_as_recorded(unrecorded_ns
 
 def test_without_timed_steps_on_each_rank_nothing_is_known() -> None:
     assert real_time(prepare(of_the_host())) is None
+
+
+@pytest.mark.parametrize(
+    ("char", "workers", "steps", "known"),
+    [
+        ("i", 4, 16, False),  # two batches ahead for each worker, before and behind
+        ("i", 4, 17, True),
+        ("i", 0, 2, True),  # it makes its batches itself
+        ("o", 4, 2, True),  # its workers keep up
+    ],
+)
+def test_few_steps_from_a_queue_that_is_empty_in_the_long_run_are_not_the_step(char, workers, steps, known) -> None:
+    drawn = draw(host=["o" * 50 + char * 50], repeat=6, unit_us=100)
+    loaders = (ReportedLoader(6, workers, 2, 1_000),)
+    found = replace(timed(drawn, 6_000_000), unrecorded_steps={0: steps}, loaders=loaders)
+    assert (real_time(prepare(found)) is not None) == known
 
 
 LAUNCH_BOUND = {"kernels": "## " * 10, "host": "l  " * 10, "repeat": 6, "unit_us": 10}

@@ -69,6 +69,9 @@ _QUARTILES = (0.25, 0.75)
 #: A step so many distances of the quartiles above the upper one was disturbed (Tukey, Exploratory Data Analysis, 1977).
 _FENCE = 3.0
 
+#: From this share of the step on a training waits for its loader. `prefetch_factor` where none is given.
+_WAITS, _PREFETCHED = 0.03, 2
+
 Part = Callable[[Place], Intervals]
 
 
@@ -196,13 +199,28 @@ def _model(run: Run) -> _Model | None:
 
 def _timed_ns(run: Run) -> dict[int, float]:
     """By rank: a step while nothing was recorded, in ns; without what comes between steps, where that is known."""
-    timed = {rank: float(ns) for rank, ns in run.timeline.unrecorded_step_ns.items()}
+    timed = {
+        rank: float(ns)
+        for rank, ns in run.timeline.unrecorded_step_ns.items()
+        if not _is_from_queue(run, run.timeline.unrecorded_steps.get(rank, 0))
+    }
     for found in partitions(run.timeline):
         between = {kind: each for kind, each in found.known.items() if PAUSES[kind].rule}
         if between and found.run.rank in timed:
             plain_ns = plain_mean_ns(found.lengths, between, found.usual_ns)
             timed[found.run.rank] = min(timed[found.run.rank], plain_ns)
     return timed
+
+
+def _is_from_queue(run: Run, steps: int) -> bool:
+    """Were so few steps timed that a queue may have fed them which is empty in the long run?
+
+    Workers go on while a program starts, and while a trace is written.
+    """
+    loader = max(run.timeline.loaders, key=lambda each: each.batches, default=None)
+    if loader is None or not steps or run.mean(lambda place: place.idle_ns("input_wait")) < _WAITS * run.step_ns:
+        return False
+    return steps * max(loader.batches_per_step, 1.0) <= 2 * _PREFETCHED * loader.workers
 
 
 def _most_by_ops_ns(run: Run) -> float:
