@@ -60,6 +60,11 @@ def test_ranges_of_one_name_mark_steps_if_the_name_says_so(name):
     assert (marks.found_by, marks.starts.size) == ("user-range", 4)
 
 
+def test_of_a_number_of_thousands_of_digits_the_last_ones_count():
+    marks = host_marks(ranges(*numbered("step " + "9" * 5_000 + "{}", range(10, 16))), 0)
+    assert marks.starts.size == 6
+
+
 def test_numbers_may_count_up_in_any_constant_stride():
     assert host_marks(ranges(*numbered("step {}", range(0, 60, 10))), 0).starts.size == 6
 

@@ -45,6 +45,8 @@ FoundBy = Literal[
 Confidence = Literal["high", "medium", "low"]
 
 _NUMBER = regex(r"\d+")
+#: The last digits of a number that are read: so many fit into an int64.
+_DIGITS = 18
 #: Of the numbers beside a step's own, a loss has a point, and may have a sign and an exponent.
 _VALUE = regex(r"(?<![\w.])-?\d+\.\d+(e[+-]?\d+)?|\d+")
 
@@ -241,8 +243,8 @@ def _one_after_another(rows: Frame, numbered: bool) -> bool:
 def _running_number(name: str) -> tuple[list[str], int]:
     """The number of a step in the name of its range, and the numbers in front of it: an epoch's."""
     if found := torch_names.STEP_NUMBER.search(name):
-        return _NUMBER.findall(name[: found.start(1)]), int(found[1])
-    return [], int(_NUMBER.findall(name)[0])
+        return _NUMBER.findall(name[: found.start(1)]), int(found[1][-_DIGITS:])
+    return [], int(_NUMBER.findall(name)[0][-_DIGITS:])
 
 
 def device_steps(timeline: Timeline, work: DeviceWork, marks: Marks | None, kernels: Frame) -> Steps:

@@ -233,8 +233,9 @@ def _check(place: PlaceSummary) -> None:
     communication = (of.hidden_communication_ns, of.exposed_communication_ns)
     others = (*communication, of.copy_ns, of.kernel_count, place.kernel_time_ns)
     by_name = (of.compute_by_family_ns, of.matmul_ns_by_math_path, of.compute_by_phase_ns)
+    least_ns = min(ns for each in (*by_name, {"": 0}) for ns in each.values())
     sums = (sum(parts[:4]), sum(parts[4:]), sum(communication))
-    if min(*parts, *others, *(ns for each in by_name for ns in each.values())) < 0 or sums != (of.window_ns, of.idle_ns, of.communication_ns):
+    if min(*parts, *others, least_ns) < 0 or sums != (of.window_ns, of.idle_ns, of.communication_ns):
         raise ValueError("parts that do not sum to their window")
     steps = place.steps.steps()
     if not 0 <= steps.first <= steps.last <= max(len(steps.bounds) - 1, 0) or (np.diff(steps.bounds) < 0).any():
