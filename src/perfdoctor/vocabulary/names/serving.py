@@ -84,7 +84,7 @@ def phase(name: str) -> str:
         prefilled, decoded = (int(number) > 0 for number in found.groups())
         return "mixed" if prefilled and decoded else "prefill" if prefilled else "decode" if decoded else ""
     if found := _NEW_REQUESTS.match(name):
-        new, known = (int(number) > 0 for number in found.groups())
+        new, known = (number.strip("0") != "" for number in found.groups())
         return "mixed" if new and known else "prefill" if new else ""
     if found := _MODE.match(name):
         return {"DECODE": "decode", "MIXED": "mixed"}.get(found[1], "prefill")
