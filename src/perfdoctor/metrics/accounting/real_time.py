@@ -69,8 +69,10 @@ _QUARTILES = (0.25, 0.75)
 #: A step so many distances of the quartiles above the upper one was disturbed (Tukey, Exploratory Data Analysis, 1977).
 _FENCE = 3.0
 
-#: From this share of the step on a training waits for its loader. `prefetch_factor` where none is given.
-_WAITS, _PREFETCHED = 0.03, 2
+#: From this share of the step on a training waits for its loader.
+_WAITS = 0.03
+#: Batches a worker that may come without a wait: two are ready (`prefetch_factor`), two more follow meanwhile.
+_WITHOUT_WAIT = 4
 
 Part = Callable[[Place], Intervals]
 
@@ -220,7 +222,7 @@ def _is_from_queue(run: Run, steps: int) -> bool:
     loader = max(run.timeline.loaders, key=lambda each: each.batches, default=None)
     if loader is None or not steps or run.mean(lambda place: place.idle_ns("input_wait")) < _WAITS * run.step_ns:
         return False
-    return steps * max(loader.batches_per_step, 1.0) <= 2 * _PREFETCHED * loader.workers
+    return steps * max(loader.batches_per_step, 1.0) <= _WITHOUT_WAIT * loader.workers
 
 
 def _most_by_ops_ns(run: Run) -> float:
