@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.hardware.measured import MeasuredRates
@@ -51,11 +51,11 @@ class _PackedTimeline(Struct, frozen=True):
     loaders: tuple[ReportedLoader, ...]
     loader_trials: tuple[LoaderTrial, ...]
     unrecorded_step_ns: Mapping[int, int]
-    unrecorded_steps: Mapping[int, int]
     timed_steps: Mapping[int, TimedSteps]
     project: Project | None
     code: Mapping[str, Sequence[str]]
     whole_runs: tuple[WholeRun, ...]
+    unrecorded_steps: Mapping[int, int] = field(default_factory=dict)
 
 
 class _RankFile(Struct, frozen=True):
