@@ -232,7 +232,8 @@ READING = """
         for worker in workers:
             processes.receive(worker.answers)
         print(*(worker.pid for worker in workers), flush=True)
-        time.sleep(600)
+        while True:  # a signal that comes just before a system call does not interrupt it
+            time.sleep(0.1)
     processes.read = stuck
     kineto.read(Path(sys.argv[1]))
 """
