@@ -464,6 +464,12 @@ def test_a_thread_that_calls_often_and_launches_nothing_does_not_drive():
     assert driving_threads(timeline(calls=[each for each in calls if each["thread"] == 2]), 0) == (2,)
 
 
+def test_a_thread_that_fills_memory_beside_cuda_graphs_drives_as_well():
+    graphs = [{"start_ns": 10 * n, "end_ns": 10 * n, "name": "cudaGraphLaunch", "thread": 1} for n in range(4)]
+    fills = [{"start_ns": n, "end_ns": n, "name": "cudaMemsetAsync", "thread": 2} for n in range(200)]
+    assert driving_threads(timeline(calls=[*graphs, *fills]), 0) == (1, 2)
+
+
 def test_without_calls_the_thread_with_most_ops_drives():
     ops = [{"start_ns": n, "end_ns": n, "name": "aten::add", "thread": n // 8} for n in range(10)]
     assert driving_threads(timeline(ops=ops), 0) == (0,)

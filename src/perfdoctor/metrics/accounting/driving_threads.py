@@ -64,7 +64,8 @@ def host_activity(timeline: Timeline, rank: int) -> HostActivity:
 def launching_threads(timeline: Timeline, rank: int) -> tuple[int, ...]:
     """The threads of a rank that launch its work; where no launch was recorded, those that make its calls."""
     calls = timeline.calls.of(rank=rank)
-    launches = calls.named(cuda_names.LAUNCH)  # threads that watch or copy call often, and launch nothing
+    # Threads that watch or copy call often, and launch nothing.
+    launches = calls.take(calls.name.matches(cuda_names.LAUNCH) | calls.name.matches(cuda_names.MEMSET))
     threads, counts = np.unique((launches if len(launches) else calls)["thread"], return_counts=True)
     return tuple(threads[counts >= _DRIVING_SHARE * counts.sum()].tolist())
 

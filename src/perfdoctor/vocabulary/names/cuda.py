@@ -61,6 +61,9 @@ LAUNCH = regex(
     r"^(cu|cuda|hip)(Ext|Module)*(LaunchKernel|LaunchCooperativeKernel|GraphLaunch)|^urEnqueue(Cooperative)?KernelLaunch"
     r"|^zeCommandListAppendLaunch\w*Kernel"
 )
+#: What fills memory on the device is launched as well: beside CUDA graphs it may be all that is left of the work
+#: of a thread.
+MEMSET = regex(r"^(cu|cuda|hip)Memset")
 #: Of a kernel by CUDA, whose queue has a known length.
 PLAIN_LAUNCH = regex(r"^(cu|cuda)(LaunchKernel|LaunchCooperativeKernel)")
 GRAPH_LAUNCH = regex(r"^(cu|cuda|hip)GraphLaunch")
