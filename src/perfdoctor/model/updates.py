@@ -33,7 +33,7 @@ def most_regular(updates: Frame, launches: Frame) -> Frame:
 
 
 def _last_of_rounds(updates: Frame, launches: Frame) -> Frame:
-    """Of updates of one name: all of them, or the last one of each round of several optimizers.
+    """Return all updates of one name, or the last one of each round where several optimizers have that name.
 
     What an update launches, and what is launched before it, says which optimizer it is. Times do not: a loader of two
     workers, or an evaluation after every fourth step, makes a rhythm as well.

@@ -132,7 +132,7 @@ class Prospect(Struct, frozen=True):
     batches: int = 1
 
     def of_step(self, batches: int) -> Prospect:
-        """The same of a step that takes so many batches instead of one."""
+        """Return what workers do for a step that takes so many `batches` instead of one."""
         return replace(
             self,
             likely_ns=batches * self.likely_ns,

@@ -11,7 +11,7 @@ MOSTLY_GRAPHS = 0.5
 
 @once_per_run
 def whole_graphs_share(run: Run) -> float:
-    """Of the time of all kernels in the analysed windows; 0 without kernels."""
+    """Return their share of the time of all kernels in the analysed windows; 0 without kernels."""
     total = sum(int(place.kernel_ns.sum()) for place in run.places)
     inside = sum(int(place.kernel_ns[place.kernels["is_graph"] != 0].sum()) for place in run.places)
     return inside / max(total, 1)

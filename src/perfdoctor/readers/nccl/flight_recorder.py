@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
+from typing import NamedTuple
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Source, Timeline
@@ -50,7 +51,7 @@ def read(path: Path) -> Timeline:
     entries = dump.get("entries")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise PerfdoctorError(f"{path.name} is no dump of the flight recorder", do="Pass the file as PyTorch wrote it.")
-    groups = _members(dump.get("pg_config"))
+    groups = _groups(dump.get("pg_config"))
     rows = [row for entry in entries if (row := _row(entry, groups)) is not None]
     return Timeline.build(
         {"link_tests": text_rows.frame("link_tests", rows)},
@@ -72,29 +73,37 @@ def _loaded(path: Path) -> object:
         raise PerfdoctorError(f"{path.name} is damaged JSON: {str(error)[:80]}", do="Write it again.") from error
 
 
-def _members(config: object) -> dict[str, tuple[int, ...]]:
-    """The ranks of each process group, ascending, by its id and by its name."""
-    found: dict[str, tuple[int, ...]] = {}
+class _Group(NamedTuple):
+    """A process group. `members`: its ranks, ascending, as a text that all of its messages share."""
+
+    ranks: int
+    members: str
+
+
+def _groups(config: object) -> dict[str, _Group]:
+    """The process groups by their ids and by their names."""
+    found: dict[str, _Group] = {}
     for key, group in config.items() if isinstance(config, dict) else ():
         ranks = group.get("ranks") if isinstance(group, dict) else None
         listed = map(int, re.findall(r"\d{1,9}", ranks)) if isinstance(ranks, str) else ranks
         listed = listed if isinstance(listed, (list, map)) else ()
-        members = tuple(sorted(each for each in listed if isinstance(each, int) and 0 <= each < 1 << 31))
-        found[str(key)] = members
+        members = sorted(each for each in listed if isinstance(each, int) and 0 <= each < 1 << 31)
+        found[str(key)] = own = _Group(len(members), " ".join(map(str, members)))
         if isinstance(group, dict):
-            found[str(group.get("name", key))] = members
+            found[str(group.get("name", key))] = own
     return found
 
 
-def _row(entry: Mapping[str, object], groups: Mapping[str, tuple[int, ...]]) -> dict[str, object] | None:
+def _row(entry: Mapping[str, object], groups: Mapping[str, _Group]) -> dict[str, object] | None:
     """The row of `link_tests` for a message; None where it is unfinished or lacks kind, size, ranks or duration."""
     name, duration_ms = str(entry.get("profiling_name", "")), entry.get("duration_ms")
     kind = next((kind for pattern, kind in _KINDS if pattern.search(name)), None)
     size = max(_bytes(entry, "input"), _bytes(entry, "output"))
     group = entry.get("process_group")
     named = str(group[0]) if isinstance(group, (list, tuple)) and group else ""
-    members = groups.get(named) or groups.get(str(entry.get("pg_id", ""))) or ()
-    ranks = len(members)
+    by_id = groups.get(str(entry.get("pg_id", "")), _Group(0, ""))
+    own = groups.get(named, by_id)
+    ranks, members = own if own.ranks else by_id
     if kind is None or entry.get("state") != "completed" or size <= 0 or ranks < 2:
         return None
     if not isinstance(duration_ms, (int, float)) or not 0 < duration_ms < 1e9:
@@ -104,7 +113,7 @@ def _row(entry: Mapping[str, object], groups: Mapping[str, tuple[int, ...]]) -> 
     factor = {"all_reduce": 2 * (ranks - 1) / ranks, "broadcast": 1.0, "reduce": 1.0}.get(kind, (ranks - 1) / ranks)
     return {
         "name": kind, "source": "flight recorder", "group_name": named[:60], "ranks": ranks,
-        "members": " ".join(map(str, members)), "bytes": size, "time_ns": time_ns,
+        "members": members, "bytes": size, "time_ns": time_ns,
         "bus_bytes_per_second": size / time_ns * 1e9 * factor,
     }  # fmt: skip
 

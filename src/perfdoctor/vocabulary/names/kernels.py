@@ -19,6 +19,8 @@ from perfdoctor.patterns import regex
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import nccl
 
+#: The whole update of a tensor in one kernel.
+_BITSANDBYTES = r"k(Precondition)?Optimizer(32bit|Static8bit)"
 _FAMILIES = {
     # Tables that look-ups and their optimizers touch: before "optimizer", which their names also mention.
     "embedding": r"embedding|permute_pooled|jagged|lengths_range|bucketize",
@@ -28,7 +30,7 @@ _FAMILIES = {
     ),
     "optimizer": (
         r"multi_tensor_apply_kernel.*(Adam|SGD|Sgd|Lamb|Adagrad|Lion|Adadelta|RMSprop)|fused_?(adam|sgd|lamb|lion)"
-        r"|FusedAdam|FusedSgd|FusedAdagrad|\badam_|adamw|AdamFunctor|k(Precondition)?Optimizer(32bit|Static8bit)"
+        r"|FusedAdam|FusedSgd|FusedAdagrad|\badam_|adamw|AdamFunctor|" + _BITSANDBYTES
     ),
     "convolution": (
         r"conv(?!ert)|dgrad|wgrad|fprop|winograd|scudnn|\d_?cudnn|s884cudnn|implicit_gemm|igemm_(fwd|bwd|wrw)"
@@ -144,7 +146,7 @@ ON_FP64 = regex(r"(Functor\w*|Op|Ops|_kernel|_forward|_backward)<double\b|lambda
 OVER_PARAMETERS = regex(r"multi_tensor_apply|foreach", re.IGNORECASE)
 #: One launch that updates many tensors (PyTorch's `foreach` and `fused`, Apex's multi_tensor), or does the whole update
 #: of one (bitsandbytes).
-FUSED_UPDATE = regex(r"multi_tensor|fused|foreach|k(Precondition)?Optimizer(32bit|Static8bit)", re.IGNORECASE)
+FUSED_UPDATE = regex(r"multi_tensor|fused|foreach|" + _BITSANDBYTES, re.IGNORECASE)
 #: The sum over the batch is inside each block, which stands for a piece of a weight (cuDNN, CUTLASS, MIOpen).
 GRID_OF_WEIGHTS = regex(r"wgrad|weight_grad|bwd_weight|backward_filter|conv\w*grad_weight", re.IGNORECASE)
 #: The gradients of `table[indices]` and `nn.Embedding`, which sort to sum in a fixed order; and the sorts, by CUB.
