@@ -596,6 +596,14 @@ def test_a_file_that_ends_before_its_gpu_activity_is_not_explained_by_the_machin
     assert not any("held CUPTI" in note for note in diagnosis.notes)
 
 
+@pytest.mark.parametrize(("cut_off", "gpu"), [(True, H100), (True, ""), (False, H100)])
+def test_of_a_file_that_ends_in_its_ops_and_names_a_gpu_the_host_alone_can_be_judged(cut_off, gpu):
+    """Kineto writes launches and kernels behind the ops, and the GPUs in front of them."""
+    source = Source("kineto", "a.json", "1", (0,), cut_off=cut_off)
+    drawn = replace(draw(host="oooooooooo"), sources=(source,), devices=(Device(0, 0, gpu),))
+    assert diagnose(drawn, []).gpu_not_recorded == bool(cut_off and gpu)
+
+
 @pytest.mark.parametrize(
     ("op", "on_gpu"),
     [("aten::cudnn_convolution", True), ("aten::miopen_batch_norm", True), ("aten::cudnn_is_acceptable", False)],

@@ -20,7 +20,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     places = host_places(run)
     names = {device.name for device in run.timeline.devices if device.name}
     ops = sum(len(place.rows("ops")) for place in places)
-    if not ops or not names or launches_gpu_work(run) or any(source.cut_off for source in run.timeline.sources):
+    if not ops or not names or launches_gpu_work(run):
         return  # what ran on the GPU may stand behind the cut
     computing_ns = run.mean(lambda place: place.compute.total_ns)
     if computing_ns < at["min_computing_share"] * run.step_ns:

@@ -144,11 +144,14 @@ def host_places(run: Run) -> tuple[HostPlace, ...]:
 def launches_gpu_work(run: Run) -> bool:
     """Did a run without a recorded GPU, whose training threads stand in for it, launch work on one all the same?
 
-    Ranges are no work: where nothing else was recorded beside a GPU, that is where the work was.
+    Ranges are no work: where nothing else was recorded beside a GPU, that is where the work was. So it is where a file
+    ends early that names a GPU: launches and kernels stand behind the ops.
     """
-    calls, ops = run.timeline.calls, run.timeline.ops
+    timeline = run.timeline
+    calls, ops = timeline.calls, timeline.ops
     launches = calls.name.matches(cuda_names.LAUNCH).any() or ops.name.matches(torch_names.GPU_ONLY).any()
-    return bool(host_places(run) and (launches or only_ranges(run.timeline)))
+    is_lost = any(source.cut_off for source in timeline.sources) and any(device.name for device in timeline.devices)
+    return bool(host_places(run) and (launches or is_lost or only_ranges(timeline)))
 
 
 def only_ranges(timeline: Timeline) -> bool:
