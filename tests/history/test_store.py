@@ -270,6 +270,21 @@ def test_a_name_in_the_schema_that_is_no_text_is_one_line(tmp_path):
         runs.listed(db)
 
 
+def test_a_row_of_the_schema_that_claims_to_be_of_gigabytes_is_one_line(tmp_path):
+    """SQLite says that there is no memory for it."""
+    file, content = tmp_path / "history.db", bytearray(64_006)
+    for at, written in {
+        0: b"SQLite format 3\0\x10", 21: b"\x40\x20\x20", 100: b"\x05\0\0\0\x01", 112: b"\x0f\xfb", 4094: b"\x10",
+        61440: b"\x0d\0\0\0\x0b", 61458: b"\x08\x93", 63635: b"\xff\xff\xff\xff\x7f\0\x1d\0\x85\x37table",
+    }.items():  # fmt: skip
+        content[at : at + len(written)] = written
+    file.write_bytes(content)
+    with closing(sqlite3.connect(file)) as database, pytest.raises((MemoryError, sqlite3.DatabaseError)):
+        database.execute("SELECT * FROM sqlite_master").fetchall()
+    with pytest.raises(PerfdoctorError, match="malformed"), store.read(file) as db:
+        runs.listed(db)
+
+
 def test_a_run_that_the_index_of_the_file_does_not_know_is_one_line(tmp_path):
     file = history(tmp_path / "history.db", [facts()])
     with closing(sqlite3.connect(file)) as database:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import sqlite3
 from collections import defaultdict
@@ -231,3 +232,17 @@ def test_the_pauses_between_the_copies_of_a_model_are_its_way_to_the_gpu(path: P
     assert place.idle_ns("unknown") < 0.01 * place.window_ns
     kinds = {row[0]: row[1] for row in advice_of(path, "one-time-costs").evidence[0].rows}
     assert kinds[what("model")] == pytest.approx(5.29e9, rel=0.01)
+
+
+@of_recordings(of("kineto/ddp-a100-rank3-of-8.json.gz", "kineto/resnet50-workers0.pt.trace.json.gz"))
+def test_what_is_left_of_a_file_that_is_cut_off_in_its_gpu_activity_gets_the_answer_of_the_whole(
+    path: Path, tmp_path
+) -> None:
+    text = gzip.decompress(path.read_bytes())
+    cut = tmp_path / "cut.json"
+    cut.write_bytes(text[: int(0.8 * len(text))])
+    whole, found = recording(path).diagnosis, diagnose(read([cut]), load_rules().values())
+    assert found.findings[0].rule == whole.findings[0].rule
+    assert found.base_ns == pytest.approx(whole.base_ns, rel=0.06)
+    shares = [each.time[0].compute_ns / each.time[0].window_ns for each in (found, whole)]
+    assert shares[0] == pytest.approx(shares[1], rel=0.1)

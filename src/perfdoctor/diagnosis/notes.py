@@ -10,6 +10,7 @@ from perfdoctor.diagnosis.kernel_notes import of_single_kernels
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.hardware.measured import MeasuredRate, compared
 from perfdoctor.metrics.accounting.host_place import launches_gpu_work, only_ranges
+from perfdoctor.metrics.accounting.lost_launches import lost_note
 from perfdoctor.metrics.accounting.prepare import selection_notes
 from perfdoctor.metrics.accounting.real_time import FRAME_NS, MOST_SHARE, real_time, stack_cost
 from perfdoctor.metrics.counters.links import busiest_kernel, unexplained_share
@@ -181,6 +182,7 @@ def _of_the_recording(run: Run) -> Iterator[str]:
                 "roctracer), the container or driver did not permit it, or only the CPU's activities were requested. "
                 "`perfdoctor selftest` says which."
             )
+    yield from lost_note(run)
     sought = basis_of(run).sought
     if not run.per_step:
         marks = "torch.profiler's step() or " if may_be_torch(timeline) else ""

@@ -257,7 +257,7 @@ def _patiently(work: Callable[[], Result]) -> Result:
 def _explained(file: Path) -> Iterator[None]:
     try:
         yield
-    except UnicodeError as error:  # of a name in its schema
+    except (UnicodeError, MemoryError) as error:  # of a name in its schema, or a row that claims to be of gigabytes
         raise PerfdoctorError(f"the history {file} cannot be used: it is malformed", do=_remedy("malformed")) from error
     except (sqlite3.Error, OSError) as error:
         what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

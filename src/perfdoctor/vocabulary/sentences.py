@@ -49,6 +49,8 @@ NO_KERNEL = "No kernel was recorded"
 #: What a note begins with where most kernels are CUDA graphs that were recorded as a whole; so does a report without
 #: a finding.
 IN_GRAPHS = "What runs inside CUDA graphs was not recorded"
+#: What a note begins with where launches and kernels of a trace are lost; so does a report.
+LOST_LAUNCHES = "The file is cut off within its GPU activity"
 #: What stands in a note on a kernel that was measured alone, in front of its limit.
 OF_MEASURED = "of the measured time; "
 

@@ -11,14 +11,15 @@ from perfdoctor.metrics.accounting.driving_threads import host_activity
 from perfdoctor.metrics.accounting.host_place import host_place
 from perfdoctor.metrics.accounting.idle_causes import idle_causes
 from perfdoctor.metrics.accounting.inferred_waits import with_inferred_waits
+from perfdoctor.metrics.accounting.lost_launches import whole_steps, whole_stretch
 from perfdoctor.metrics.accounting.outliers import without_odd_step, without_pauses
 from perfdoctor.metrics.accounting.selection import different, narrowed, range_names
 from perfdoctor.metrics.copies.transfers import between_early_copies
-from perfdoctor.model.device_work import DeviceWork, device_work
+from perfdoctor.model.device_work import device_work
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import JobPlace, Place
 from perfdoctor.model.run import WHOLE_RECORDING, Job, Run, Selection
-from perfdoctor.model.steps import NO_STEPS, Confidence, Steps, device_steps, host_marks
+from perfdoctor.model.steps import NO_STEPS, Confidence, device_steps, host_marks
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.time_split import StepStats
 
@@ -41,9 +42,11 @@ def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
             for device in devices:
                 work = device_work(timeline, rank, device)
                 steps = device_steps(timeline, work, marks, timeline.kernels.of(rank=rank, device=device))
-                if not _window(steps, work):  # all work was launched at one moment: no steps to separate
-                    steps = NO_STEPS
-                places.append(DevicePlace(timeline, rank, device, _window(steps, work), steps, work, host))
+                steps = whole_steps(timeline, rank, work, steps)
+                window = Intervals.of(steps.used_bounds[:1], steps.used_bounds[-1:])
+                if not window:  # no steps, or all work was launched at one moment: none to separate
+                    steps, window = NO_STEPS, whole_stretch(timeline, rank, work)
+                places.append(DevicePlace(timeline, rank, device, window, steps, work, host))
         elif not timeline.places:
             place = host_place(timeline, rank, marks)
             if place is not None:
@@ -85,13 +88,6 @@ def selection_notes(run: Run) -> Iterator[str]:
             f"Only the range {names} was analysed, {count} executions: numbers are for one of them. "
             "Its time is that of the work that it launched, and of idle at its edges while the host was in it."
         )
-
-
-def _window(steps: Steps, work: DeviceWork) -> Intervals:
-    """The time of the steps; without steps, from the first to the last event on the device."""
-    if steps.used:
-        return Intervals.of(steps.used_bounds[:1], steps.used_bounds[-1:])
-    return Intervals.single(int(work.start_ns[0]), int(work.end_ns.max()))
 
 
 def step_stats(run: Job[JobPlace]) -> StepStats:

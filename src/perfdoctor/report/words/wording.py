@@ -11,7 +11,7 @@ from perfdoctor.patterns import regex
 from perfdoctor.records.time_split import MOSTLY_RECORDING
 from perfdoctor.report.words.foreign_text import NAME_LIMIT, clean, clean_name, clean_note
 from perfdoctor.vocabulary.kinds import MATH_PATHS
-from perfdoctor.vocabulary.sentences import IN_GRAPHS, NO_KERNEL, OF_MEASURED
+from perfdoctor.vocabulary.sentences import IN_GRAPHS, LOST_LAUNCHES, NO_KERNEL, OF_MEASURED
 from perfdoctor.vocabulary.signals import NEEDS, needs_gpu, needs_nvidia
 
 if TYPE_CHECKING:
@@ -220,8 +220,9 @@ def verdict(diagnosis: Diagnosis) -> str:
         return "No GPU activity was recorded, although the program has a GPU: only its host can be judged."
     worth_fixing = [advice for advice in diagnosis.findings if advice.saving_ns_per_step.high or says_more(advice)]
     if worth_fixing:
-        return _mostly_recording(diagnosis) + (_no_clear_limit(diagnosis) or _worst(diagnosis, worth_fixing[0]))
-    return _nothing_found(diagnosis) if diagnosis.time else _without_time(diagnosis)
+        first = _no_clear_limit(diagnosis) or _worst(diagnosis, worth_fixing[0])
+        return _partly_lost(diagnosis) + _mostly_recording(diagnosis) + first
+    return _partly_lost(diagnosis) + _nothing_found(diagnosis) if diagnosis.time else _without_time(diagnosis)
 
 
 def _without_time(diagnosis: Diagnosis) -> str:
@@ -267,6 +268,12 @@ def _nothing_found(diagnosis: Diagnosis) -> str:
     if largest == "compute":
         said = next((note.partition(":")[0] for note in diagnosis.notes if note.startswith(IN_GRAPHS)), said)
     return f"{_mostly_recording(diagnosis)}{said}: {limit}{limitation}."
+
+
+def _partly_lost(diagnosis: Diagnosis) -> str:
+    """The warning that the file is cut off within its GPU activity, and how much of it is lost; else ""."""
+    lost = next((note.partition(":")[0] for note in diagnosis.notes if note.startswith(LOST_LAUNCHES)), "")
+    return f"{lost}. " if lost else ""
 
 
 def _mostly_recording(diagnosis: Diagnosis) -> str:
