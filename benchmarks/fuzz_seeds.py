@@ -45,6 +45,8 @@ EXPORTS = ("copy-bound", "cuda-graphs", "cpu-slow-input-nsys", "pageable", "sync
 _SMALL_BYTES = 30_000
 #: Of a table of samples or launches: some of every kind.
 _LINES = 16
+#: Of a table of Nsight Compute, whose lines have 8 kB: names, units and two kernels.
+_LINES_OF_A_REPORT = 4
 RUNS = (
     "pairs/new-shapes",
     "h100-80gb-hbm3-fp32-matmuls/torch",
@@ -235,7 +237,10 @@ def run_folders() -> list[bytes]:
                 if file.name.endswith(".json.gz"):
                     content = gzip.compress(_shortened(gzip.decompress(content)), 1)
                 elif file.suffix == ".csv":
-                    content = b"".join(content.splitlines(keepends=True)[:_LINES])
+                    lines = content.splitlines(keepends=True)
+                    content = b"".join(lines[: _LINES_OF_A_REPORT if file.parent.name == "ncu" else _LINES])
+                elif file.suffix == ".sqlite":
+                    content = exports()[0]
                 members[str(file.relative_to(FIXTURES / name))] = content
         found.append(packed(members))
     return found
@@ -252,6 +257,13 @@ def small_runs() -> list[bytes]:
         }
         found.append(packed({name: member for name, member in members.items() if len(member) < _SMALL_BYTES}))
     return found
+
+
+def parts_of_runs() -> list[bytes]:
+    """The small runs, and run.json with each one file of them: whole runs take three times as long to be copied."""
+    runs = [unpacked(content) for content in small_runs()]
+    parts = {name: {"run.json": run["run.json"], name: run[name]} for run in runs for name in run}
+    return [packed(members) for members in (*runs, *parts.values())]
 
 
 def folders_of_ranks() -> list[bytes]:

@@ -256,7 +256,7 @@ TARGETS: dict[str, Target] = {
     "run.json": Target(seeds.small_runs, change.member("run.json", _JSON), whole_folder, reads=alone),
     "run-folder": Target(seeds.run_folders, change.folder(_MEMBERS, OUTSIDE), whole_folder, reads=alone),
     "ranks": Target(seeds.folders_of_ranks, change.folder(_MEMBERS, OUTSIDE), whole_folder, reads=alone),
-    "scrub": Target(seeds.small_runs, change.folder(_MEMBERS, OUTSIDE), copy),
+    "scrub": Target(seeds.parts_of_runs, change.folder(_MEMBERS, OUTSIDE), copy),
     "diagnosis.json": Target(seeds.diagnoses, _JSON, diagnosis_file, "diagnosis.json"),
     "history": Target(seeds.histories, _TABLES, history_file, "history.sqlite"),
     "own-rules": Target(seeds.own_rules, _TEXT, own_rule, "slow-add.toml"),

@@ -6,6 +6,8 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import IO, cast
 
@@ -64,8 +66,14 @@ def lines(path: Path) -> Iterator[str]:
 
 def head_lines(head: bytes, most: int = 400) -> list[str]:
     """The first lines that are not empty, `most` at most, of the first bytes of a file."""
-    text = head.decode("utf-8-sig", "replace")
-    return [line for line in (plain(each).strip() for each in text.splitlines()) if line][:most]
+    return _head_lines(head)[:most]
+
+
+@lru_cache(maxsize=4)
+def _head_lines(head: bytes) -> list[str]:
+    """The first 400 of them, kept: several formats are recognised by the same ones."""
+    every = (plain(each).strip() for each in head.decode("utf-8-sig", "replace").splitlines())
+    return list(islice(filter(None, every), 400))
 
 
 def frame(signal: str, rows: Iterable[Mapping[str, object]]) -> Frame:
