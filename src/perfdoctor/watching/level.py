@@ -22,6 +22,8 @@ WARM_UP = 4
 REFERENCE = 32
 #: Median absolute deviation → standard deviation of a normal distribution.
 _MAD = 1.4826
+#: From the 10th to the 90th percentile a normal distribution has so many deviations.
+_DECILES = 2.563
 #: The clock, and what a stretch has of it at least: half a per mille of a step.
 _LEAST_NOISE = 0.000_5
 #: Changes below 2 % are not looked for: half of that is allowed for nothing. With a noise above 1 %: one deviation.
@@ -83,7 +85,11 @@ class LevelWatch:
     def _settle(self) -> None:
         values = np.array(self._reference)
         self.level = float(np.median(values))
-        self.spread = max(_MAD * float(np.median(np.abs(values - self.level))), _LEAST_NOISE)
+        # Of batches that are padded to a few lengths the quartile jumps between two values: most are the same, and
+        # their median deviation is nothing, while the others are no change.
+        low, high = np.percentile(values, [10, 90])
+        deviation = _MAD * float(np.median(np.abs(values - self.level)))
+        self.spread = max(deviation, float(high - low) / _DECILES, _LEAST_NOISE)
         # A machine with other work is slower for some stretches on end: sums of such values wander further.
         kept = np.clip((values - self.level) / self.spread, -_KEPT, _KEPT)
         alike = float(np.clip((kept[1:] * kept[:-1]).sum() / max((kept**2).sum(), 1e-9), 0, _MOST_ALIKE))
