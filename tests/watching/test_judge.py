@@ -72,6 +72,14 @@ def test_a_slow_step_in_fifty_is_a_period(tmp_path: Path, times: int) -> None:
     assert found.values["share"] == pytest.approx((times - 1) / 50, rel=0.6)
 
 
+def test_the_share_of_slow_steps_is_one_of_the_whole_time(tmp_path: Path) -> None:
+    lengths = noise(3000, 10)
+    lengths[400::100] *= 300  # an evaluation
+    (found,) = judged({0: rank_steps(tmp_path, lines(lengths))})
+    assert (found.kind, found.values["every"]) == ("slow-steps", 100)
+    assert found.values["share"] == pytest.approx(0.7, abs=0.1)
+
+
 @pytest.mark.parametrize(("begun", "every"), [(400, 1000), (400, 1900), (15_000, 150)])
 def test_a_long_period_is_found_while_stretches_are_short(tmp_path: Path, begun: int, every: int) -> None:
     lengths = noise(begun + 20 * every, 10)

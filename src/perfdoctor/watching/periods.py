@@ -52,7 +52,7 @@ def period(slow: Sequence[tuple[int, int]], first: int, last: int, usual_ns: flo
             continue
         chance = _log_chance(hits, chances, rate)
         if chance < best[0]:
-            share = float(beyond[numbers % every == phase].sum()) / (span * usual_ns)
+            share = float(beyond[numbers % every == phase].sum()) / (span * usual_ns + float(beyond.sum()))
             best = (chance, Period(every, phase, hits, share))
     periods = LONGEST * (LONGEST + 1) / 2  # and phases
     is_sure = best[0] + math.log(periods * LOOKS) < math.log(_MOST_CHANCE)
