@@ -11,6 +11,7 @@ from watched_steps import BEGUN_NS, MS, judged, lines, noise, rank_steps
 
 from perfdoctor.watching import memory
 from perfdoctor.watching.judge import Judge
+from perfdoctor.watching.rows import Use
 from perfdoctor.watching.throttling import Throttled
 
 
@@ -162,6 +163,19 @@ def test_a_pause_as_long_as_the_ones_before_is_no_hang(tmp_path: Path) -> None:
     judge, last = Judge(hang_after_s=30), rank.stretches[-1].end
     assert not [each for each in judge.update({0: rank}, last + 200 * 10**9) if each.kind == "hang"]
     assert [each.kind for each in judge.update({0: rank}, last + 301 * 10**9)] == ["hang"]
+
+
+def test_an_evaluation_that_gets_batches_is_no_hang(tmp_path: Path) -> None:
+    rank = rank_steps(tmp_path, lines(noise(1000, 10)))
+    judge, last = Judge(hang_after_s=5), rank.stretches[-1].end
+    rank.uses[:] = [Use(last - 10 * 10**9, batch=0)]
+    said = []
+    for second in range(120):  # of which 60 are an evaluation
+        if second % 10 == 0:
+            rank.uses.append(Use(last + second * 10**9, batch=max(second - 60, 0) * 10**9))
+        said += [each for each in judge.update({0: rank}, last + second * 10**9) if each.kind == "hang"]
+    # Said with the line behind the last one in which a batch had come.
+    assert [each.values["silent_ns"] for each in said] == [70 * 10**9]
 
 
 def test_a_rank_that_has_ended_does_not_hang(tmp_path: Path) -> None:

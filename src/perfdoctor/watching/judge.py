@@ -238,7 +238,9 @@ class Judge:
         return self._jumped_ns or now_ns if is_ahead else max(min(end, now_ns), self._jumped_ns)
 
     def _hang(self, ranks: Mapping[int, RankSteps], now_ns: int) -> Iterator[Anomaly]:
-        """All ranks are silent that have not ended; those that train on keep the others from being called hung."""
+        """All ranks are silent that have not ended; those that train on, or evaluate, keep the others from being called
+        hung.
+        """
         alive = [each for each in ranks.values() if not each.ended_ns]
         last_ns = max((self._last_ns(each, now_ns) for each in alive), default=0)
         goes_on = any(each.steps != self._hung_at.get(each.path) for each in alive)
@@ -248,9 +250,19 @@ class Judge:
                 yield Anomaly("goes-on", 0, 0, 0, values={"paused_ns": paused_ns})
         elif alive and not self.hangs_since:
             limit = max(self.silent_limit_ns(each) for each in alive)
-            if now_ns - last_ns > limit:
+            if now_ns - max(last_ns, *map(_fed_ns, alive)) > limit:
                 self.hangs_since, self._hung_at = last_ns, {each.path: each.steps for each in alive}
                 yield Anomaly("hang", 0, 0, 0, values={"silent_ns": now_ns - last_ns})
+
+
+def _fed_ns(rank: RankSteps) -> int:
+    """When a DataLoader gave its last batch, also outside of steps, as in an evaluation; 0 where none has."""
+    last = rank.uses[-1] if rank.uses else None
+    if last is None or last.batch is None:
+        return 0
+    every_ns = last.at - rank.uses[-2].at if len(rank.uses) > 1 else 0
+    # Before the next line nothing is known of the batches that came since.
+    return last.at + every_ns if last.batch < every_ns else last.at - last.batch
 
 
 def _uses_gpu(rank: RankSteps, stretch: Stretch) -> bool:

@@ -46,12 +46,16 @@ class Stretch(Struct, frozen=True):
 
 
 class Use(Struct, frozen=True):
-    """What the process used up to the time `at`: `cpu` and `delay` in ns since it began, memory in bytes."""
+    """What the process used up to the time `at`: `cpu` and `delay` in ns since it began, memory in bytes.
+
+    `batch`: ns since a DataLoader gave its last batch; None where none has.
+    """
 
     at: _Count
     cpu: _Count = 0
     rss: _Count = 0
     delay: _Count = 0
+    batch: _Count | None = None
     gpu: tuple[_Count, _Count] = (0, 0)
 
 

@@ -97,6 +97,20 @@ def test_every_step_is_noted_and_the_program_prints_what_it_printed(tmp_path: Pa
     assert (report["steps_seen"], report["ended"], report["notes"]) == (200, True, [])
 
 
+def test_batches_are_noted_outside_of_steps(tmp_path: Path) -> None:
+    body = """\
+for number in range(60): step(number)
+for number in range(15):
+    next(batches)
+    time.sleep(0.2)
+time.sleep(2)
+"""
+    (lines,) = _watch(tmp_path, body).lines
+    ages_s = [line["batch"] / 1e9 for line in lines if "at" in line]
+    assert min(ages_s[1:3]) < 0.5, "of the evaluation"
+    assert ages_s[-1] > 1, "behind it"
+
+
 def test_windows_are_recorded_as_often_as_one_is_asked_for(tmp_path: Path) -> None:
     asked = [_request(tmp_path, number, first) for number, first in ((1, 60), (2, 300))]
     body = f"""\

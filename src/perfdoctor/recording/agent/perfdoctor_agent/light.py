@@ -5,11 +5,12 @@ a few hundred bytes of JSON, to a file of this process:
 
     {"first": 401, "steps": 25, "end": …, "sum": …, "q": [least, lower quartile, median, upper quartile, most],
      "wait": …, "host": …, "device": …, "slow": [[413, …]], "recorded": false}     a stretch of steps
-    {"at": …, "rss": …, "cpu": …, "delay": …, "gpu": [allocated, reserved]}        what the process uses meanwhile
+    {"at": …, "rss": …, "cpu": …, "delay": …, "batch": …, "gpu": [allocated, reserved]}     what it uses meanwhile
 
 Times are ns, of `end` and `at` since 1970. `wait`: in a DataLoader's `__next__`; `host`: the training thread on a core;
-`device`: a step by the GPU's own clock, 0 if unknown; `slow`: steps far beyond the others, by their number. The first
-line says who writes, the last one that the process has ended. A stretch grows with the run, so that the file does not.
+`device`: a step by the GPU's own clock, 0 if unknown; `slow`: steps far beyond the others, by their number; `batch`:
+how long ago the last batch came, also outside of steps. The first line says who writes, the last one that the process
+has ended. A stretch grows with the run, so that the file does not.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class LightSteps:
     def __init__(self, torch: Any) -> None:
         self.torch = torch
         self.count = 0  # steps since the program began, those before `begin` included
-        self.waited_ns = 0
+        self.waited_ns = self.batch_ns = 0  # for batches; when the last one came
         self.is_recorded = False  # in a window, or just behind one
         self.waiting: deque[tuple[int, int, int, bool]] = deque(maxlen=_MOST_WAITING)
         self.device: deque[tuple[int, int]] = deque(maxlen=_MOST_WAITING)  # the step, and a step's ns up to it
@@ -133,7 +134,8 @@ class LightSteps:
                 return original(iterator)
             begun = clock()
             batch = original(iterator)
-            self.waited_ns += clock() - begun
+            self.batch_ns = clock()
+            self.waited_ns += self.batch_ns - begun
             return batch
 
         self._undo = private.replace(base, "__next__", __next__)
@@ -263,6 +265,8 @@ class RowWriter:
                 facts["rss"] = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
             with open(self._thread_file, "rb") as file:
                 facts["delay"] = int(file.read().split()[1])
+        if self.steps.batch_ns:
+            facts["batch"] = max(now_ns - self.steps.batch_ns, 0)
         if self.steps.gpu:
             facts["gpu"] = self.steps.gpu
         self._lines.append(_line(at=time.time_ns(), **facts))
