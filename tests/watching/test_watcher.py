@@ -299,6 +299,22 @@ def test_a_pause_and_a_rank_that_has_ended_put_no_window_off(tmp_path: Path) -> 
     assert windows.limit_s({0: paused}, 107, 10) == pytest.approx(600 + 38, abs=3)
 
 
+def test_a_window_for_slow_steps_that_come_regularly_records_one(tmp_path: Path) -> None:
+    rank = rank_steps(tmp_path, lines(noise(3000, 20)))
+    now = rank.stretches[-1].end
+    values = {"every": 500, "phase": 123, "slow_ns": 60.0 * MS}
+    slow, soonest = Anomaly("slow-steps", 1, 1, 1, values=values), next_step({0: rank}, now)
+    for steps in (1, 2, 10):
+        first = windows.first_step({0: rank}, now, slow, steps)
+        recorded = range(first + 2, first + 2 + steps)  # behind one of warm-up
+        assert soonest <= first < soonest + 500
+        assert [number % 500 for number in recorded if number % 500 == 123] == [123]
+    assert recorded.index(3123) == 2, "behind two others"
+    long = Anomaly("slow-steps", 1, 1, 1, values={**values, "slow_ns": 60e9})
+    assert windows.first_step({0: rank}, now, long, 10) == soonest, "an evaluation of a minute"
+    assert windows.first_step({0: rank}, now, None, 10) == soonest
+
+
 def test_a_window_of_long_steps_has_the_time_that_they_take(tmp_path: Path) -> None:
     slow = rank_steps(tmp_path, lines(noise(40, 60_000), stretch=1), "slow")
     step = next_step({0: slow}, slow.stretches[-1].end)
@@ -319,10 +335,15 @@ def test_the_slowest_rank_of_all_nodes_is_named_from_what_each_has_left() -> Non
 
 
 @pytest.mark.parametrize(
-    ("why", "rule"),
-    [("memory", "memory-growth"), ("level", "host-work"), ("input", "host-work"), ("asked", "host-work")],
-)
-def test_a_window_names_the_finding_that_says_why_it_was_opened(why: str, rule: str) -> None:
+    ("why", "rule", "said"),
+    [
+        ("memory", "memory-growth", "Memory grows"), ("level", "host-work", "Python"),
+        ("input", "host-work", "no finding says why; costs most: Python"), ("asked", "host-work", "Python"),
+    ],
+)  # fmt: skip
+def test_a_window_names_the_finding_that_says_why_it_was_opened(why: str, rule: str, said: str) -> None:
     findings = [{"rule": "host-work", "title": "Python"}, {"rule": "memory-growth", "title": "Memory grows"}]
     assert windows._answer({"findings": findings}, why)["rule"] == rule
     assert windows._answer({"findings": ["?"]}, why) == {"finding": "", "rule": ""}
+    answer = words.window(WindowState(2, why, 1, "diagnosed", **windows._answer({"findings": findings}, why)))
+    assert answer.endswith(f"): {said}")

@@ -14,7 +14,9 @@ Cause = Literal["input", "host", "cores", "device", "elsewhere"]
 RECORDED: tuple[Kind, ...] = ("level", "drift", "slow-steps", "input", "memory", "behind", "throttled")
 #: The rules whose findings say why, where a window was opened for this kind; for the others it is what costs most.
 ANSWERS: Mapping[str, tuple[str, ...]] = {
-    "slow-steps": ("step-outliers", "garbage-collection", "long-pauses"), "input": ("input-wait",),
+    "slow-steps": (
+        "step-outliers", "one-long-step", "garbage-collection", "blocking-checkpoint", "recompilation", "long-pauses",
+    ), "input": ("input-wait",),
     "memory": ("memory-growth",), "behind": ("rank-skew",), "throttled": ("device-throttling",),
 }  # fmt: skip
 

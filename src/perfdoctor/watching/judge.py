@@ -127,10 +127,11 @@ class Judge:
             return
         self._periods.add(found.every)
         since = next(number for number, _ in rank.slow if number % found.every == found.phase)
-        yield Anomaly(
-            "slow-steps", since, 0, 0,
-            values={"every": found.every, "phase": found.phase, "hits": found.hits, "share": found.share},
-        )  # fmt: skip
+        values = {
+            "every": found.every, "phase": found.phase, "hits": found.hits, "share": found.share,
+            "slow_ns": found.slow_ns,
+        }  # fmt: skip
+        yield Anomaly("slow-steps", since, 0, 0, values=values)
 
     def _periods_of(self, rank: RankSteps, unrecorded: Sequence[Stretch]) -> Iterator[Period]:
         """Periods that are not known yet, of the last stretches and of more and more of them."""

@@ -27,12 +27,16 @@ _CANDIDATES = 32
 
 
 class Period(Struct, frozen=True):
-    """Each step with the remainder `phase` by `every` is slow; `share`: of the time, beyond a usual step."""
+    """Each step with the remainder `phase` by `every` is slow.
+
+    `share`: of the time, beyond a usual step; `slow_ns`: the usual length of the slow ones.
+    """
 
     every: int
     phase: int
     hits: int
     share: float
+    slow_ns: float
 
 
 def period(slow: Sequence[tuple[int, int]], first: int, last: int, usual_ns: float) -> Period | None:
@@ -52,8 +56,9 @@ def period(slow: Sequence[tuple[int, int]], first: int, last: int, usual_ns: flo
             continue
         chance = _log_chance(hits, chances, rate)
         if chance < best[0]:
-            share = float(beyond[numbers % every == phase].sum()) / (span * usual_ns + float(beyond.sum()))
-            best = (chance, Period(every, phase, hits, share))
+            of_it = beyond[numbers % every == phase]
+            share = float(of_it.sum()) / (span * usual_ns + float(beyond.sum()))
+            best = (chance, Period(every, phase, hits, share, usual_ns + float(np.median(of_it))))
     periods = LONGEST * (LONGEST + 1) / 2  # and phases
     is_sure = best[0] + math.log(periods * LOOKS) < math.log(_MOST_CHANCE)
     return best[1] if is_sure and best[1] is not None and best[1].share >= LEAST_SHARE else None

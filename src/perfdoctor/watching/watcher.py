@@ -211,7 +211,7 @@ class Watcher:
             self._opened.append(now)
             if worth.kind not in _AGAIN:
                 self._recorded.add((worth.kind, worth.rank))
-            self.open(worth.kind)
+            self.open(worth.kind, worth)
         else:
             self._has_first = True
             self.open("first")
@@ -223,11 +223,13 @@ class Watcher:
         alive = [each for each in self.ranks.values() if not each.ended_ns]
         return bool(alive) and all(len(each.stretches) >= _LEAST_STRETCHES for each in alive)
 
-    def open(self, why: str) -> None:
-        """Open a window now, if the disk permits."""
+    def open(self, why: str, anomaly: Anomaly | None = None) -> None:
+        """Open a window now, if the disk permits. `anomaly`: around which it is."""
         number = max([0, *windows.numbers(self.run.path)]) + 1
         try:
-            made = Window(self.run, number, why, self.ranks, self.policy.steps, self.py_spy, log=self.policy.log)
+            made = Window(
+                self.run, number, why, self.ranks, self.policy.steps, self.py_spy, log=self.policy.log, anomaly=anomaly
+            )
         except OSError as error:
             self.trouble = f"a window could not be opened: {error.strerror or error}"
             return

@@ -25,10 +25,10 @@ from perfdoctor.recording.inside.report_process import ReportProcess
 from perfdoctor.recording.sampling.session import SamplerProcess
 from perfdoctor.recording.tools import torch_profiler
 from perfdoctor.recording.tools.py_spy import PySpy
-from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
+from perfdoctor.recording.tools.torch_profiler import MOST_STEPS, PassSettings, StepWindow
 from perfdoctor.system.paths import write_whole
 from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, json_object
-from perfdoctor.watching.anomalies import ANSWERS
+from perfdoctor.watching.anomalies import ANSWERS, Anomaly
 from perfdoctor.watching.rows import RankSteps
 
 WINDOWS = "windows"
@@ -49,6 +49,8 @@ _USUAL_OF = 8
 _LIMIT_S = 600.0
 #: Beside the recorded steps: one of warm-up, and those behind it that are timed (agent/perfdoctor_agent/pace.py).
 _MORE_STEPS = 1 + 21
+#: Recorded steps in front of a slow one, with which it is compared.
+_BEFORE_SLOW = 2
 #: So long its diagnosis may take: it is nicer than the training, and has an eighth of the cores.
 _DIAGNOSIS_S = 300.0
 PASS = "torch"  # noqa: S105 a pass of the run
@@ -86,6 +88,22 @@ def next_step(ranks: Mapping[int, RankSteps], now_ns: int) -> int:
     return latest
 
 
+def first_step(ranks: Mapping[int, RankSteps], now_ns: int, anomaly: Anomaly | None, recorded: int) -> int:
+    """The step with which a window of so many recorded steps begins: the next one, or the one from which a slow step is
+    recorded where those come regularly.
+
+    A slow step that is longer than the longest window is not waited for: its recording would fill memory and disk.
+    """
+    soonest = next_step(ranks, now_ns)
+    numbers = [anomaly.values.get(name) for name in ("every", "phase", "slow_ns")] if anomaly else []
+    usual = max((usual_ns(each) for each in _alive(ranks)), default=0.0)
+    match numbers:
+        case int(every), int(phase), float(slow_ns) if slow_ns <= MOST_STEPS * usual:
+            before = 2 + min(_BEFORE_SLOW, recorded - 1)  # the first step and the one of warm-up are not recorded
+            return soonest + (phase - soonest - before) % every
+    return soonest
+
+
 def limit_s(ranks: Mapping[int, RankSteps], first_step: int, recorded: int) -> float:
     """How long a window may take from its request to the end of its recording: the steps up to there, and more."""
     alive = _alive(ranks)
@@ -104,10 +122,10 @@ class Window:
 
     def __init__(
         self, run: RunFolder, number: int, why: str, ranks: Mapping[int, RankSteps], settings: StepWindow,
-        py_spy: PySpy, *, log: tuple[str, ...] = (),
+        py_spy: PySpy, *, log: tuple[str, ...] = (), anomaly: Anomaly | None = None,
     ) -> None:  # fmt: skip
         self.folder = _folder(run, number)
-        self.state = WindowState(number, why, next_step(ranks, time.time_ns()))
+        self.state = WindowState(number, why, first_step(ranks, time.time_ns(), anomaly, settings.steps))
         self._ranks = _alive(ranks)
         self._settings, self._log = settings, log
         self._limit_s = limit_s(ranks, self.state.first_step, settings.steps)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean_name
-from perfdoctor.watching.anomalies import Anomaly
+from perfdoctor.watching.anomalies import ANSWERS, Anomaly
 from perfdoctor.watching.document import RankNow, WatchDocument
 from perfdoctor.watching.hangs import Hang
 from perfdoctor.watching.windows import WindowState
@@ -154,7 +154,10 @@ def window(state: WindowState) -> str:
         return f"{begin}: recorded, being diagnosed"
     if state.state == "failed":
         return f"{begin}: {clean_name(state.note, 300)}"
-    return f"{begin}: {clean_name(state.finding) or 'nothing was found'}"
+    finding = clean_name(state.finding)
+    if state.why in ANSWERS and state.rule not in ANSWERS[state.why]:
+        return f"{begin}: no finding says why{'; costs most: ' * bool(finding)}{finding}"
+    return f"{begin}: {finding or 'nothing was found'}"
 
 
 def status(document: WatchDocument, age_ns: float) -> Iterator[str]:
