@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from watched_steps import BEGUN_NS, MS, lines, noise, rank_steps
 
 from perfdoctor.recording.tools.py_spy import PySpy
+from perfdoctor.recording.tools.torch_profiler import StepWindow
 from perfdoctor.report.words import watched as words
 from perfdoctor.system.run_folder import Manifest, RunFolder
 from perfdoctor.watching import document, judge, watcher, windows
@@ -313,6 +315,25 @@ def test_a_window_for_slow_steps_that_come_regularly_records_one(tmp_path: Path)
     long = Anomaly("slow-steps", 1, 1, 1, values={**values, "slow_ns": 60e9})
     assert windows.first_step({0: rank}, now, long, 10) == soonest, "an evaluation of a minute"
     assert windows.first_step({0: rank}, now, None, 10) == soonest
+
+
+def test_a_window_has_the_samples_of_the_gpus_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = RunFolder.create(tmp_path / "run", Manifest(perfdoctor="test", command=["train"]))
+    windows.rows_folder(run.path).mkdir()
+    now = time.time_ns()
+    rows = ["unix_ns,device", *(f"{now + second * S},0" for second in range(-100, 20))]
+    run.make("device")
+    (run.path / windows.SAMPLES).write_text("\n".join(rows) + "\n176")
+    monkeypatch.setattr(windows, "ReportProcess", lambda *_: SimpleNamespace())
+    rank = rank_steps(tmp_path, lines(noise(100, 10)))
+    settings = StepWindow(sampling=False)
+    window = windows.Window(run, 1, "throttled", {0: rank}, settings, PySpy(trouble="none here"))
+    report = {"pass": "torch", "pid": 4711, "ended": True, "trace": "rank0.pt.trace.json"}
+    (window.folder.path / "agents" / "torch-4711.json").write_text(json.dumps(report))
+    assert window.poll()
+    kept = (window.folder.path / "device" / "samples.csv").read_text()
+    assert kept.splitlines() == [rows[0], *rows[-49:]], "from half a minute before it was asked for"
+    assert kept.endswith("\n")
 
 
 def test_a_window_of_long_steps_has_the_time_that_they_take(tmp_path: Path) -> None:

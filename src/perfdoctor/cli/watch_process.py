@@ -31,7 +31,7 @@ from perfdoctor.system.run_folder import RunFolder
 from perfdoctor.watching.anomalies import Anomaly
 from perfdoctor.watching.hangs import Hang
 from perfdoctor.watching.watcher import Policy, Watcher
-from perfdoctor.watching.windows import WINDOWS, WindowState
+from perfdoctor.watching.windows import SAMPLES, WINDOWS, WindowState
 
 if TYPE_CHECKING:
     from perfdoctor.export.watched import Port
@@ -167,7 +167,8 @@ def main() -> None:
         sys.exit(f"{orders.folder} is no run folder")
     with contextlib.suppress(OSError):
         os.nice(_NICER)
-    samples = DeviceSampler(run.make("device") / "samples.csv", _HERTZ)
+    run.make("device")
+    samples = DeviceSampler(run.path / SAMPLES, _HERTZ)
     if samples.start():  # no GPU here
         with contextlib.suppress(OSError):
             (run.path / "device").rmdir()

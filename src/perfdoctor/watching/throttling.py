@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import os
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from perfdoctor.metrics.machine.gpu_samples import HELD_BY
+from perfdoctor.system.paths import write_whole
 
 #: Of the last so many samples of a GPU at work, so many: a clock that is lowered for a moment is nothing. It is over
 #: when none of them is left: a GPU at its limit of heat is held back for some seconds, again and again.
@@ -18,6 +21,8 @@ _SAMPLES, _HELD = 20, 10
 _AT_WORK_PERCENT = 50
 #: By what it may be held: clocks that somebody set are as they are, and a limit of power is what a GPU works at.
 _TROUBLE = ("heat", "brake", "hardware")
+#: Of a file of samples so much is searched for those of a window: five minutes of eight GPUs, ten times a second.
+_LATEST_BYTES = 4 << 20
 
 
 class Throttled(Struct, frozen=True):
@@ -31,6 +36,24 @@ def visible(environment: Mapping[str, str]) -> frozenset[int] | None:
     """The GPUs that a program may use, where they are named by number; None where that may be any."""
     numbers = [each.strip() for each in environment.get("CUDA_VISIBLE_DEVICES", "").split(",")]
     return frozenset(map(int, numbers)) if all(each.isdecimal() for each in numbers) else None
+
+
+def keep_since(path: Path, since_ns: int, target: Path) -> None:
+    """Copy the samples that were taken since this time, in ns since 1970; no file without any. Raises OSError."""
+    header, kept = b"", list[bytes]()
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        header = file.readline()
+        file.seek(max(file.seek(0, os.SEEK_END) - _LATEST_BYTES, len(header)))
+        kept = [line for line in file if line.endswith(b"\n") and _taken_ns(line) >= since_ns]
+    if kept:
+        target.parent.mkdir(exist_ok=True)
+        write_whole(target, header + b"".join(kept))
+
+
+def _taken_ns(line: bytes) -> int:
+    """When a row was sampled, its first column; 0 of a line that is damaged."""
+    first = line.partition(b",")[0]
+    return int(first) if first.isdigit() and len(first) < 20 else 0
 
 
 class GpuSamples:

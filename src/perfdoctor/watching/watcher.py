@@ -79,7 +79,7 @@ class Watcher:
         self._commands: dict[tuple[Path, int], str] = {}
         self.ranks: dict[int, RankSteps] = {}
         self._judge = Judge(policy.hang_after_s)
-        self._gpus = GpuSamples(run.path / "device" / "samples.csv", visible(os.environ))
+        self._gpus = GpuSamples(run.path / windows.SAMPLES, visible(os.environ))
         self.anomalies: list[Anomaly] = []
         self.hang: Hang | None = None
         self._window: Window | None = None

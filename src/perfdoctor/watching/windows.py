@@ -28,6 +28,7 @@ from perfdoctor.recording.tools.py_spy import PySpy
 from perfdoctor.recording.tools.torch_profiler import MOST_STEPS, PassSettings, StepWindow
 from perfdoctor.system.paths import write_whole
 from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, json_object
+from perfdoctor.watching import throttling
 from perfdoctor.watching.anomalies import ANSWERS, Anomaly
 from perfdoctor.watching.rows import RankSteps
 
@@ -54,6 +55,10 @@ _BEFORE_SLOW = 2
 #: So long its diagnosis may take: it is nicer than the training, and has an eighth of the cores.
 _DIAGNOSIS_S = 300.0
 PASS = "torch"  # noqa: S105 a pass of the run
+#: Samples of the GPUs, in a run folder as in that of a window, and so long before its request: those in which a GPU is
+#: found to be held back, and of a window of a second there is one.
+SAMPLES = "device/samples.csv"
+_SAMPLED_BEFORE_NS = 30_000_000_000
 
 
 class WindowState(Struct, frozen=True):
@@ -125,6 +130,7 @@ class Window:
         py_spy: PySpy, *, log: tuple[str, ...] = (), anomaly: Anomaly | None = None,
     ) -> None:  # fmt: skip
         self.folder = _folder(run, number)
+        self._samples, self._sampled_since_ns = run.path / SAMPLES, time.time_ns() - _SAMPLED_BEFORE_NS
         self.state = WindowState(number, why, first_step(ranks, time.time_ns(), anomaly, settings.steps))
         self._ranks = _alive(ranks)
         self._settings, self._log = settings, log
@@ -185,6 +191,8 @@ class Window:
         record = self.folder.manifest.passes[0]
         record.state, record.seconds = "done", round((time.time_ns() - record.started_unix_ns) / 1e9, 3)
         self._keep_stacks()
+        with contextlib.suppress(OSError):
+            throttling.keep_since(self._samples, self._sampled_since_ns, self.folder.path / SAMPLES)
         with contextlib.suppress(OSError):
             self.folder.write()
         self.state = replace(self.state, state="recorded")
