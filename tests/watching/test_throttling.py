@@ -46,6 +46,18 @@ def test_a_gpu_that_is_held_back_again_and_again_is_so_until_twenty_samples_say_
     assert said == [0] * 9 + [1] * 100 + [0]
 
 
+def test_samples_are_read_on_in_the_file_that_follows(tmp_path: Path) -> None:
+    file = tmp_path / "samples.csv"
+    header = ",".join(COLUMNS) + "\n"
+    file.write_text(header + row(0, "0x0") * 100, "utf-8")
+    samples = GpuSamples(file)
+    assert samples.throttled() == []
+    for count in (6, 12):
+        file.write_text(header + row(0, "0x40") * count, "utf-8")
+        held = samples.throttled()
+    assert held == [Throttled(0, "heat", 1005, 1980)]
+
+
 def test_all_gpus_that_are_held_back_are_named_but_not_those_of_others(tmp_path: Path) -> None:
     file = tmp_path / "samples.csv"
     rows = [row(device, "0x40") for _ in range(20) for device in range(4)]

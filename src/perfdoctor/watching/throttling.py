@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from perfdoctor.metrics.machine.gpu_samples import HELD_BY
+from perfdoctor.recording.tools import nvml
 from perfdoctor.system.paths import write_whole
 
 #: Of the last so many samples of a GPU at work, so many: a clock that is lowered for a moment is nothing. It is over
@@ -41,10 +42,11 @@ def visible(environment: Mapping[str, str]) -> frozenset[int] | None:
 def keep_since(path: Path, since_ns: int, target: Path) -> None:
     """Copy the samples that were taken since this time, in ns since 1970; no file without any. Raises OSError."""
     header, kept = b"", list[bytes]()
-    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-        header = file.readline()
-        file.seek(max(file.seek(0, os.SEEK_END) - _LATEST_BYTES, len(header)))
-        kept = [line for line in file if line.endswith(b"\n") and _taken_ns(line) >= since_ns]
+    for each in (nvml.before(path), path):
+        with contextlib.suppress(FileNotFoundError), each.open("rb") as file:
+            header = file.readline()
+            file.seek(max(file.seek(0, os.SEEK_END) - _LATEST_BYTES, len(header)))
+            kept += [line for line in file if line.endswith(b"\n") and _taken_ns(line) >= since_ns]
     if kept:
         target.parent.mkdir(exist_ok=True)
         write_whole(target, header + b"".join(kept))
@@ -83,6 +85,8 @@ class GpuSamples:
     def _read_on(self) -> None:
         try:
             with self._path.open(encoding="utf-8", errors="replace", newline="") as file:
+                if os.fstat(file.fileno()).st_size < self._read:
+                    self._read = 0  # another one was begun
                 file.seek(self._read)
                 lines = file.readlines()
                 whole = lines if not lines or lines[-1].endswith("\n") else lines[:-1]

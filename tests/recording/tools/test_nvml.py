@@ -271,6 +271,20 @@ def test_missed_ticks_are_skipped(nvml, tmp_path, monkeypatch):
     assert 2 <= sampler.stop() <= 6  # 11, had they been made up for
 
 
+def test_of_samples_that_are_taken_for_days_the_latest_are_kept(nvml, tmp_path):
+    target = tmp_path / "samples.csv"
+    sampler = DeviceSampler(target, hertz=200, most_ticks=4)
+    assert sampler.start() == ""
+    while sampler._rows < 30:
+        time.sleep(0.01)
+    sampler.stop()
+    latest = [int(row["unix_ns"]) for file in (device.before(target), target) for row in rows_of(file)]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["samples-before.csv", "samples.csv"]
+    assert len(rows_of(device.before(target))) == 8
+    assert len(rows_of(target)) < 8
+    assert latest == sorted(latest)
+
+
 def test_stopping_twice_gives_the_same_number_and_stopping_what_never_ran_gives_none(nvml, tmp_path):
     sampler, rows = sampled(tmp_path / "samples.csv", at_least=2)
     assert sampler.stop() == sampler.stop() == len(rows)

@@ -142,13 +142,14 @@ class DeviceSampler:
     """Writes one row a GPU and tick into the CSV file `target` until it is stopped.
 
     Each row is written as soon as it is complete, so that the samples survive even if perfdoctor is killed.
-    `trouble` says why sampling ended before it was stopped, "" if it did not.
+    `trouble` says why sampling ended before it was stopped, "" if it did not. After each `most_ticks` the file takes
+    the place of the one `before` it, and another one is begun; 0: never.
     """
 
-    def __init__(self, target: Path, hertz: float = 10.0) -> None:
+    def __init__(self, target: Path, hertz: float = 10.0, most_ticks: int = 0) -> None:
         assert hertz > 0
         self.trouble = ""
-        self._target = target
+        self._target, self._most_ticks = target, most_ticks
         self._period_ns = int(_SECOND_NS / hertz)
         self._rows = 0
         self._queried = 0
@@ -169,8 +170,7 @@ class DeviceSampler:
                 for place, (index, handle) in enumerate(handles.items())
             ]
             if not trouble:
-                # One write a line, so that a process killed in between leaves whole lines.
-                file = self._target.open("w", newline="", encoding="utf-8", buffering=1)
+                file = self._begun()
         except OSError as error:
             trouble = f"{self._target.name} cannot be written: {error.strerror or error}"
         except nvml.NVMLError as error:
@@ -194,24 +194,44 @@ class DeviceSampler:
 
     def _sample(self, nvml: Any, sampled: list[_SampledGpu], file: TextIO) -> None:
         try:
-            with file:
-                rows = csv.writer(file, lineterminator="\n")
-                rows.writerow(COLUMNS)
-                due_ns = time.monotonic_ns()
-                while not self._stopping.wait(max(0, due_ns - time.monotonic_ns()) / _SECOND_NS):
-                    for gpu in sampled:
-                        self._queried = gpu.index
-                        rows.writerow(gpu.row())
-                        self._rows += 1
-                    # Missed ticks are skipped: sampled later, they would all show the same moment.
-                    late_ns = time.monotonic_ns() - due_ns
-                    due_ns += (late_ns // self._period_ns + 1) * self._period_ns
+            due_ns, is_over = time.monotonic_ns(), False
+            while not is_over:
+                with file:
+                    due_ns, is_over = self._fill(sampled, file, due_ns)
+                if not is_over:
+                    self._target.replace(before(self._target))
+                    file = self._begun()
         except OSError as error:
             self.trouble = f"{self._target.name} cannot be written: {error.strerror or error}"
         except nvml.NVMLError as error:
             self.trouble = f"GPU {self._queried}: {_message(error)}"
         finally:
             _close(nvml)
+
+    def _begun(self) -> TextIO:
+        """A new file. One write a line, so that a process killed in between leaves whole lines."""
+        return self._target.open("w", newline="", encoding="utf-8", buffering=1)
+
+    def _fill(self, sampled: Sequence[_SampledGpu], file: TextIO, due_ns: int) -> tuple[int, bool]:
+        """Write one file, from the time `due_ns` on; when the next tick is due, and whether sampling is over."""
+        rows, ticks = csv.writer(file, lineterminator="\n"), 0
+        rows.writerow(COLUMNS)
+        while not self._most_ticks or ticks < self._most_ticks:
+            if self._stopping.wait(max(0, due_ns - time.monotonic_ns()) / _SECOND_NS):
+                return due_ns, True
+            for gpu in sampled:
+                self._queried = gpu.index
+                rows.writerow(gpu.row())
+                self._rows += 1
+            # Missed ticks are skipped: sampled later, they would all show the same moment.
+            late_ns, ticks = time.monotonic_ns() - due_ns, ticks + 1
+            due_ns += (late_ns // self._period_ns + 1) * self._period_ns
+        return due_ns, False
+
+
+def before(target: Path) -> Path:
+    """The file of the samples before those in `target`."""
+    return target.with_name(f"{target.stem}-before{target.suffix}")
 
 
 class _SampledGpu:
