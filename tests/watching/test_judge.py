@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from watched_steps import BEGUN_NS, MS, judged, lines, noise, rank_steps
 
-from perfdoctor.watching import memory
+from perfdoctor.watching import judge as judging
+from perfdoctor.watching import memory, rows
+from perfdoctor.watching.document import curve
 from perfdoctor.watching.judge import Judge
-from perfdoctor.watching.rows import Use
+from perfdoctor.watching.rows import RankSteps, Use
 from perfdoctor.watching.throttling import Throttled
 
 
@@ -213,6 +215,36 @@ def test_steps_that_are_longer_behind_a_window_are_no_trouble_on_a_gpu(tmp_path:
             each |= {"device": device, "recorded": 2000 < each["first"] <= 2050}
     said = judged({0: rank_steps(tmp_path, [json.dumps(each) for each in made])})
     assert [each.kind for each in said] == ([] if device else ["level"])
+
+
+def test_what_was_judged_long_ago_is_dropped_and_the_same_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "KEPT", 60)
+    monkeypatch.setattr(judging, "KEPT", 60)
+    monkeypatch.setattr(judging, "is_gradual", lambda _: False)  # its library takes half a second to load
+    lengths, grown = noise(6000, 20), np.clip(np.arange(6000) - 5400, 0, None)
+    lengths[4500:] *= 1.1
+    made = lines(lengths, held=(1 << 30) + (1 << 20) * grown)
+    said, curves, kept = [], [], []
+    for is_thinned in (False, True):
+        rank, judge = RankSteps(tmp_path / f"{is_thinned}.jsonl"), Judge()
+        said.append([])
+        for at in range(0, len(made), 2):
+            with rank.path.open("a") as file:
+                file.write("".join(f"\n{line}" for line in made[at : at + 2]))
+            rank.read()
+            said[-1] += judge.update({0: rank}, rank.stretches[-1].end) if rank.stretches else []
+            if is_thinned:
+                rank.thin()
+        (course,) = judge._courses.values()
+        kept += [len(rank.stretches), len(rank.uses)]
+        curves.append(curve(rank))
+    assert [each.kind for each in said[0]] == ["level", "memory"]
+    assert said[0] == said[1]
+    assert kept[:2] == [240, 240]
+    assert max(*kept[2:], len(course.unrecorded)) < 120
+    assert curves[0] == curves[1]
 
 
 def test_what_a_week_has_written_is_not_gone_through_each_second(

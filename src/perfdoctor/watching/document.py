@@ -88,12 +88,13 @@ def rank_now(number: int, rank: RankSteps) -> RankNow:
 
 def curve(rank: RankSteps) -> tuple[Point, ...]:
     """The whole run in a few hundred points: of several stretches the medians of their quartiles."""
-    size = -(-len(rank.stretches) // _POINTS)
-    pieces = [rank.stretches[at : at + size] for at in range(0, len(rank.stretches), size or 1)]
+    first, *quartiles, recorded = rank.curve()
+    size = -(-first.size // _POINTS)
     found = []
-    for piece in pieces:
-        low, median, high = (int(np.median([each.q[at] for each in piece])) for at in (1, 2, 3))
-        found.append(Point(piece[0].first, low, median, high, any(each.recorded for each in piece)))
+    for at in range(0, first.size, size or 1):
+        piece = slice(at, at + size)
+        low, median, high = (int(np.median(each[piece])) for each in quartiles)
+        found.append(Point(int(first[at]), low, median, high, bool(recorded[piece].any())))
     return tuple(found)
 
 

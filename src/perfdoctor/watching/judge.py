@@ -18,7 +18,7 @@ from perfdoctor.watching.anomalies import Anomaly, Kind
 from perfdoctor.watching.causes import cause_of
 from perfdoctor.watching.level import LevelChange, LevelWatch, is_gradual
 from perfdoctor.watching.periods import Period
-from perfdoctor.watching.rows import MOST_SLOW, RankSteps, Stretch, per_step
+from perfdoctor.watching.rows import KEPT, MOST_SLOW, RankSteps, Stretch, per_step
 from perfdoctor.watching.throttling import Throttled
 
 #: Stretches in which a period is looked for, and of how many new ones the next look is. While stretches are short, a
@@ -49,7 +49,13 @@ class _Course:
         self.level = LevelWatch()
         self.judged = self.looked = 0  # stretches; unrecorded ones when a period was looked for last
         self.unrecorded: list[Stretch] = []
+        self.dropped = 0  # unrecorded ones before those
         self.was_recorded = False
+
+    def thin(self) -> None:
+        if len(self.unrecorded) >= 2 * KEPT:
+            self.dropped += len(self.unrecorded) - KEPT
+            self.unrecorded = self.unrecorded[-KEPT:]
 
 
 class Judge:
@@ -95,7 +101,7 @@ class Judge:
     # --- steps that become longer ---
 
     def _levels(self, rank: RankSteps, course: _Course) -> Iterator[Anomaly]:
-        new, course.judged = rank.stretches[course.judged :], len(rank.stretches)
+        new, course.judged = rank.stretches[course.judged - rank.dropped :], rank.dropped + len(rank.stretches)
         for each in new:
             if each.recorded:
                 course.was_recorded = True
@@ -107,10 +113,12 @@ class Judge:
             course.unrecorded.append(each)
             change = course.level.add(each.first, each.end, each.q[1])
             if change is not None:
-                yield self._changed(rank, course.unrecorded, change)
+                yield self._changed(rank, course, change)
+        course.thin()
 
-    def _changed(self, rank: RankSteps, unrecorded: Sequence[Stretch], change: LevelChange) -> Anomaly:
-        before, since = unrecorded[max(change.at - _COMPARED, 0) : change.at], unrecorded[change.at :]
+    def _changed(self, rank: RankSteps, course: _Course, change: LevelChange) -> Anomaly:
+        unrecorded, at = course.unrecorded, max(change.at - course.dropped, 0)
+        before, since = unrecorded[max(at - _COMPARED, 0) : at], unrecorded[at:]
         shown = unrecorded[max(len(unrecorded) - _SHOWN, 0) :]
         cause, share = cause_of(before, since, rank.uses)
         level = float(np.median([each.q[1] for each in since]))
@@ -119,9 +127,10 @@ class Judge:
         return Anomaly(kind, change.first, 0, 0, cause=cause, values=values)
 
     def _period(self, rank: RankSteps, course: _Course) -> Iterator[Anomaly]:
-        if len(course.unrecorded) < course.looked + _PERIOD_EVERY:
+        seen = course.dropped + len(course.unrecorded)
+        if seen < course.looked + _PERIOD_EVERY:
             return
-        course.looked = len(course.unrecorded)
+        course.looked = seen
         found = next(self._periods_of(rank, course.unrecorded), None)
         if found is None:
             return
@@ -184,7 +193,9 @@ class Judge:
                 since = times[-1] - int(found.seconds * 1e9)
                 grown_in = [each for each in rank.stretches if each.end > since]
                 steps = sum(each.steps for each in grown_in)
-                per_step_bytes = found.bytes_per_second * found.seconds / steps if steps else 0.0
+                # Of a growth of days not all steps are known any more.
+                lasted_ns = times[-1] - max(since, grown_in[0].end - grown_in[0].sum) if grown_in else 0
+                per_step_bytes = found.bytes_per_second * lasted_ns / 1e9 / steps if steps else 0.0
                 values: dict[str, float | int | str] = {
                     "kind": kind, "bytes_per_second": found.bytes_per_second, "held": found.held,
                     "bytes_per_step": per_step_bytes,

@@ -6,7 +6,8 @@ cut off, or holds what no agent writes, is left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,13 +15,15 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct, field
 
-from perfdoctor.model.timeline import Floats
+from perfdoctor.model.timeline import Floats, Ints
 
 FORMAT = 1
 #: A file that grew by more since the last time is read in parts.
 _MOST_AT_ONCE = 1 << 24
 #: Slow steps of a rank that are kept, the latest: periods are found in the latest steps.
 MOST_SLOW = 512
+#: Stretches and uses that are kept as they are, at least: eleven hours. Periods are found in as many.
+KEPT = 4096
 
 _Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 _Text = Annotated[str, Meta(max_length=200)]
@@ -86,7 +89,7 @@ GONE = "without a word"
 
 
 class RankSteps:
-    """One process: all its stretches, the last uses and slow steps, and how it ended, if it has."""
+    """One process: its stretches, uses, the last slow steps, and how it ended, if it has. `thin` drops old ones."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -96,6 +99,8 @@ class RankSteps:
     def _forget(self) -> None:
         self.process: Process | None = None
         self.stretches: list[Stretch] = []
+        self.dropped = 0  # stretches before those
+        self._past = [array("q") for _ in range(5)]  # of what was dropped, as in `curve`
         self.uses: list[Use] = []
         self.slow: list[tuple[int, int]] = []
         self.longest_ns = 0  # of all unrecorded steps
@@ -110,6 +115,24 @@ class RankSteps:
     def steps(self) -> int:
         """The number of the last step that is known to have ended."""
         return self.stretches[-1].last if self.stretches else 0
+
+    def thin(self) -> None:
+        """Drop what has been judged and is long ago: a week has sixty thousand stretches, 100 MB of them.
+
+        Of old uses there are fewer and fewer: whether memory grows shows in some samples of any time.
+        """
+        if len(self.stretches) >= 2 * KEPT:
+            old, self.stretches = self.stretches[:-KEPT], self.stretches[-KEPT:]
+            self.dropped += len(old)
+            for column, values in zip(self._past, _curve_of(old), strict=True):
+                column.extend(values)
+        if len(self.uses) >= 2 * KEPT:
+            self.uses[:-KEPT] = self.uses[:-KEPT:2]
+
+    def curve(self) -> tuple[Ints, ...]:
+        """Of all stretches that there were the first step, the quartiles in ns, and 1 where it was recorded, else 0."""
+        columns = zip(self._past, _curve_of(self.stretches), strict=True)
+        return tuple(np.array([*old, *new], dtype=np.int64) for old, new in columns)
 
     def is_gone(self) -> None:
         """The process does not run any more, and what it wrote has been read: it has ended, whatever its file says."""
@@ -157,6 +180,13 @@ class RankSteps:
         if not stretch.recorded:
             self.longest_ns = max(self.longest_ns, stretch.q[4])
             self.slow = [*self.slow, *stretch.slow][-MOST_SLOW:]
+
+
+def _curve_of(stretches: Sequence[Stretch]) -> Iterator[Iterator[int]]:
+    yield (each.first for each in stretches)
+    for quartile in (1, 2, 3):
+        yield (each.q[quartile] for each in stretches)
+    yield (int(each.recorded) for each in stretches)
 
 
 def _is_whole(line: bytes) -> bool:

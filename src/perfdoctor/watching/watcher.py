@@ -103,6 +103,8 @@ class Watcher:
             found += self._no_first_step(now)
             if not (self._judge.hangs_since or self._has_no_step):
                 self.hang = None  # all that hung have ended
+        for rank in self.ranks.values():
+            rank.thin()
         for each in found:
             self._add(each)
         self._poll_window(has_ended=has_ended)
