@@ -102,6 +102,19 @@ def test_flight_recorders_are_asked_by_their_pipes(tmp_path: Path) -> None:
     assert hangs.flight_recorder({"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/own"}, tmp_path) == {}
 
 
+def test_where_a_folder_takes_no_pipes_torch_is_not_to_make_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert hangs.flight_recorder({}, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+    def refused(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "mkfifo", refused)
+    assert hangs.flight_recorder({}, tmp_path) == {}
+
+
 def test_before_the_first_step_neither_launchers_nor_spawned_workers_are_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """torchrun (1) has started a rank (7), whose loader has started multiprocessing's tracker (3) and a worker (4)."""
     tracker = stack(

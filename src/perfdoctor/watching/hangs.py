@@ -225,11 +225,24 @@ def _dumped(tool: PySpy, pid: int) -> tuple[_Thread, ...] | None:
 
 
 def flight_recorder(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Variables with which each rank's flight recorder answers into `folder`; none if the program has its own."""
-    if any(name in environment for name in (_PIPE, _DUMPS)):
+    """Variables with which each rank's flight recorder answers into `folder`; none if the program has its own, or there
+    can be no pipe: torch ends a program for which it cannot make one.
+    """
+    if any(name in environment for name in (_PIPE, _DUMPS)) or not _takes_pipes(folder):
         return {}
     stem = str((folder / _FLIGHT).absolute())
     return {_BUFFER: environment.get(_BUFFER, _ENTRIES), _PIPE: f"{stem}pipe-", _DUMPS: stem}
+
+
+def _takes_pipes(folder: Path) -> bool:
+    """Many network file systems and those in front of object stores take none."""
+    pipe = folder / f"{_FLIGHT}tried"
+    try:
+        os.mkfifo(pipe)
+        pipe.unlink()
+    except OSError:
+        return False
+    return True
 
 
 def ask_flight_recorders(folder: Path, limit_s: float = _ANSWER_S) -> list[str]:
