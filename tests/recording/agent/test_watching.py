@@ -202,6 +202,23 @@ for number in range(300): step(number)
     assert sum(row["steps"] for row in rows) > 300
 
 
+@pytest.mark.parametrize("updates", [5, 60])
+def test_steps_that_the_program_marks_are_the_steps_however_many_updates_each_has(
+    tmp_path: Path, updates: int
+) -> None:
+    body = f"""\
+for number in range(40):
+    with torch.profiler.record_function("perfdoctor.step"):
+        for _ in range({updates}): optimizer.step()
+        time.sleep(0.02)
+"""
+    rows = _watch(tmp_path, body).rows
+    # Until the first mark the updates are the steps, and marks that show that they are the steps are no longer counted.
+    assert 35 <= sum(row["steps"] for row in rows) <= 40 + updates
+    last = rows[-1]
+    assert 20_000_000 <= last["q"][2] <= last["q"][4] < 100_000_000, "a step is from one mark to the next"
+
+
 def test_children_of_a_loader_write_nothing_and_a_forked_training_writes_its_own(tmp_path: Path) -> None:
     body = """\
 batches = iter(torch.utils.data.DataLoader(torch.ones(8 * 2000, 32), batch_size=8, num_workers=2))

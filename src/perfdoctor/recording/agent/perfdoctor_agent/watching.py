@@ -80,7 +80,7 @@ class WatchingAgent(Agent):
                 self.give_up(f"{type(error).__name__}: {error}")
             return
         super()._optimizer_stepped(optimizer, args, kwargs)
-        if self.step_finder.chosen is not None and not self._is_compiling():
+        if self.step_finder.chosen is not None and not self.marks_steps and not self._is_compiling():
             self._know(optimizer)
 
     @guarded
@@ -93,7 +93,6 @@ class WatchingAgent(Agent):
         count, others = self._others
         self._others = self.light.count, others + 1 if count == self.light.count else 1
         if others > _MOST_OTHERS and self.is_light:
-            self._others = (-1, 0)
             self._begin_anew()
 
     @guarded
@@ -123,6 +122,7 @@ class WatchingAgent(Agent):
 
     def _begin_anew(self) -> None:
         self.is_light = False
+        self._optimizer, self._others = lambda: None, (-1, 0)  # marks may make the steps from now on
         super()._begin_anew()
 
     # --- light ---
