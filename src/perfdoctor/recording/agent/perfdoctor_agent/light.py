@@ -7,10 +7,10 @@ a few hundred bytes of JSON, to a file of this process:
      "wait": …, "host": …, "device": …, "slow": [[413, …]], "recorded": false}     a stretch of steps
     {"at": …, "rss": …, "cpu": …, "delay": …, "batch": …, "gpu": [allocated, reserved]}     what it uses meanwhile
 
-Times are ns, of `end` and `at` since 1970. `wait`: in a DataLoader's `__next__`; `host`: the training thread on a core;
-`device`: a step by the GPU's own clock, 0 if unknown; `slow`: steps far beyond the others, by their number; `batch`:
-how long ago the last batch came, also outside of steps. The first line says who writes, the last one that the process
-has ended. A stretch grows with the run, so that the file does not.
+Times are ns, of `end` and `at` since 1970. `wait`: in a DataLoader's `__next__`, but for what the GPU's work hides;
+`host`: the training thread on a core; `device`: a step by the GPU's own clock, 0 if unknown; `slow`: steps far beyond
+the others, by their number; `batch`: how long ago the last batch came, also outside of steps. The first line says who
+writes, the last one that the process has ended. A stretch grows with the run, so that the file does not.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOST_WAITING = 100_000
 #: The training thread's time on a core is asked for so often: the kernel says it, which took 0.5 µs, and 7 µs where its
 #: code had left the processor's caches. Steps that are shorter have a mean.
 _USED_EVERY_NS = 10_000_000
-#: One event on the GPU in so many ns of steps: recording and asking for it takes some 5 µs.
+#: One event on the GPU in so many ns of steps, and one of waits for batches: recording and asking takes some 5 µs.
 _EVENT_EVERY_NS = 4_000_000
 _MOST_EVENTS = 64
 #: What the program holds on the GPU is asked for so often: torch makes a table of a hundred numbers for it.
@@ -67,6 +67,7 @@ class LightSteps:
         self._used_at = 0
         self._events: deque[tuple[int, Any]] = deque()
         self._has_gpu, self._event_ns = False, 0
+        self._wait_ns, self._is_hidden = 0, False  # when a wait for a batch began last, and did the GPU work all through?
         self.gpu: list[int] = []  # bytes allocated and reserved, on the device of the thread that trains
         self._gpu_ns = 0
         self._undo: Callable[[], None] = lambda: None
@@ -122,6 +123,17 @@ class LightSteps:
         with contextlib.suppress(Exception):
             self.gpu = [cuda.memory_allocated(), cuda.memory_reserved()]
 
+    def _wait_begins(self) -> Any:
+        """An event behind all that the GPU has to do. What it has not passed when the batch is there, hides the wait.
+
+        None where the last answer is so young that it still holds.
+        """
+        now_ns = self._clock()
+        if now_ns - self._wait_ns < _EVENT_EVERY_NS:
+            return None
+        self._wait_ns = now_ns
+        return event_here(self.torch)
+
     def _install(self, thread: int) -> None:
         """Time how long the training waits for the next batch of a DataLoader."""
         base = private.find(self.torch, private.LOADER_ITERATOR)
@@ -132,13 +144,25 @@ class LightSteps:
         def __next__(iterator: Any) -> Any:  # noqa: N807 in the place of torch's
             if here() != thread:  # one that fetches ahead does not keep the training waiting
                 return original(iterator)
+            event = self._wait_begins() if self._has_gpu else None
             begun = clock()
             batch = original(iterator)
             self.batch_ns = clock()
-            self.waited_ns += self.batch_ns - begun
+            waited_ns = self.batch_ns - begun
+            if event is not None:
+                self._is_hidden = not _has_passed(event)
+            if not self._is_hidden:
+                self.waited_ns += waited_ns
             return batch
 
         self._undo = private.replace(base, "__next__", __next__)
+
+
+def _has_passed(event: Any) -> bool:
+    try:
+        return bool(event.query())
+    except Exception:  # a device that failed: the program gets to know by itself
+        return True
 
 
 class RowWriter:
