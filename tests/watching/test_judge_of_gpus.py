@@ -32,3 +32,33 @@ def test_a_batch_that_is_made_while_the_gpu_works_keeps_nobody_waiting(tmp_path:
     rank = gpu.rank(tmp_path, step, 1500)
     assert _input_share(rank) == pytest.approx(0 if is_hidden else 10 / 30, abs=0.01)
     assert [each.kind for each in judged({0: rank})] == ([] if is_hidden else ["input"])
+
+
+@pytest.mark.parametrize(("slower", "cause"), [
+    ("loader", "input"), ("host sleeps", "not-input"), ("host computes", "not-input"), ("gpu", "not-input"),
+])  # fmt: skip
+def test_where_the_thread_spins_only_input_is_named_as_the_cause(tmp_path: Path, slower: str, cause: str) -> None:
+    gpu = SimulatedGpu()
+
+    def step(number: int) -> None:
+        more = 6 * MS if number > 1500 else 0
+        gpu.batch_ns = more if slower == "loader" else 0
+        next(gpu.batches)
+        gpu.sleep(more if slower == "host sleeps" else 0)
+        gpu.compute(more if slower == "host computes" else 0)
+        gpu.launch(200, 26 if more and slower == "gpu" else 20)
+        gpu.item()
+
+    said = judged({0: gpu.rank(tmp_path, step, 3000)})
+    assert [(each.kind, each.cause) for each in said if each.kind == "level"] == [("level", cause)]
+
+
+def test_a_gpu_that_has_work_all_the_time_is_the_cause_of_longer_steps(tmp_path: Path) -> None:
+    gpu = SimulatedGpu()
+
+    def step(number: int) -> None:
+        gpu.launch(200, 20 if number <= 1500 else 24)
+
+    (found,) = judged({0: gpu.rank(tmp_path, step, 3000)})
+    assert (found.kind, found.cause) == ("level", "device")
+    assert found.values["ratio"] == pytest.approx(1.2, abs=0.02)

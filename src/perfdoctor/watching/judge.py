@@ -107,7 +107,7 @@ class Judge:
                 course.was_recorded = True
                 continue
             # CUPTI stays behind a window, and launches cost more from then on: that is no trouble of the program's.
-            if course.was_recorded and _uses_gpu(rank, each):
+            if course.was_recorded and rank.uses_gpu:
                 course.level.begin_anew()
             course.was_recorded = False
             course.unrecorded.append(each)
@@ -120,7 +120,7 @@ class Judge:
         unrecorded, at = course.unrecorded, max(change.at - course.dropped, 0)
         before, since = unrecorded[max(at - _COMPARED, 0) : at], unrecorded[at:]
         shown = unrecorded[max(len(unrecorded) - _SHOWN, 0) :]
-        cause, share = cause_of(before, since, rank.uses)
+        cause, share = cause_of(before, since, rank)
         level = float(np.median([each.q[1] for each in since]))
         values = {"ratio": change.ratio, "before_ns": level / change.ratio, "after_ns": level, "cause_share": share}
         kind: Kind = "drift" if is_gradual([float(each.q[1]) for each in shown]) else "level"
@@ -275,10 +275,6 @@ def _fed_ns(rank: RankSteps) -> int:
     every_ns = last.at - rank.uses[-2].at if len(rank.uses) > 1 else 0
     # Before the next line nothing is known of the batches that came since.
     return last.at + every_ns if last.batch < every_ns else last.at - last.batch
-
-
-def _uses_gpu(rank: RankSteps, stretch: Stretch) -> bool:
-    return stretch.device > 0 or bool(rank.uses and any(rank.uses[-1].gpu))
 
 
 def _is_multiple(one: int, other: int) -> bool:

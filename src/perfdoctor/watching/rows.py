@@ -20,6 +20,8 @@ from perfdoctor.model.timeline import Floats, Ints
 FORMAT = 1
 #: A file that grew by more since the last time is read in parts.
 _MOST_AT_ONCE = 1 << 24
+#: Of so many stretches some have a length by the GPU's clock, where there is one.
+_LATEST = 8
 #: Slow steps of a rank that are kept, the latest: periods are found in the latest steps.
 MOST_SLOW = 512
 #: Stretches and uses that are kept as they are, at least: eleven hours. Periods are found in as many.
@@ -40,6 +42,7 @@ class Stretch(Struct, frozen=True):
     wait: _Count = 0
     host: _Count = 0
     device: _Count = 0
+    busy: _Count = 0
     slow: tuple[tuple[_Count, _Count], ...] = ()
     recorded: bool = False
 
@@ -133,6 +136,11 @@ class RankSteps:
         """Of all stretches that there were the first step, the quartiles in ns, and 1 where it was recorded, else 0."""
         columns = zip(self._past, _curve_of(self.stretches), strict=True)
         return tuple(np.array([*old, *new], dtype=np.int64) for old, new in columns)
+
+    @property
+    def uses_gpu(self) -> bool:
+        """Does it train on a GPU? There a thread that waits for the GPU spins: it is on a core all the time."""
+        return bool(self.uses and any(self.uses[-1].gpu)) or any(each.device for each in self.stretches[-_LATEST:])
 
     def is_gone(self) -> None:
         """The process does not run any more, and what it wrote has been read: it has ended, whatever its file says."""

@@ -301,7 +301,7 @@ def test_the_gpus_clock_is_read_without_waiting_for_it() -> None:
     steps.begin(0)
     for _ in range(6):
         steps.end()
-    assert list(steps.device) == [(2, 10_000_000), (3, 10_000_000)]
+    assert list(steps.gpu_clock.passed) == [(1, 2, 10_000_000, False), (2, 3, 10_000_000, False)]
     assert len(Event.made) == 6
 
 

@@ -48,7 +48,8 @@ def _longer(found: Anomaly, how: str) -> str:
     lengths = f"{wording.duration(_number(found, 'before_ns'))} → {wording.duration(_number(found, 'after_ns'))}"
     cause = _CAUSES.get(found.cause or "")
     share = wording.share(_number(found, "cause_share"))
-    why = f"; {share} of that is {cause}" if cause else "; not by input, nor by the training thread"
+    other = "; not by input" if found.cause == "not-input" else "; not by input, nor by the training thread"
+    why = f"; {share} of that is {cause}" if cause else other
     return f"steps are {more} longer {how} step {wording.count(found.step)} ({lengths}){why}"
 
 

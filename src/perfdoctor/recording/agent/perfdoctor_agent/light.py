@@ -4,13 +4,14 @@ The thread that trains appends one tuple a step. A thread of ours sums up so man
 a few hundred bytes of JSON, to a file of this process:
 
     {"first": 401, "steps": 25, "end": …, "sum": …, "q": [least, lower quartile, median, upper quartile, most],
-     "wait": …, "host": …, "device": …, "slow": [[413, …]], "recorded": false}     a stretch of steps
+     "wait": …, "host": …, "device": …, "busy": 25, "slow": [[413, …]], "recorded": false}     a stretch of steps
     {"at": …, "rss": …, "cpu": …, "delay": …, "batch": …, "gpu": [allocated, reserved]}     what it uses meanwhile
 
 Times are ns, of `end` and `at` since 1970. `wait`: in a DataLoader's `__next__`, but for what the GPU's work hides;
-`host`: the training thread on a core; `device`: a step by the GPU's own clock, 0 if unknown; `slow`: steps far beyond
-the others, by their number; `batch`: how long ago the last batch came, also outside of steps. The first line says who
-writes, the last one that the process has ended. A stretch grows with the run, so that the file does not.
+`host`: the training thread on a core; `device`: a step by the GPU's own clock, 0 if unknown; `busy`: steps through
+which the GPU is known to have had work; `slow`: steps far beyond the others, by their number; `batch`: how long ago the
+last batch came, also outside of steps. The first line says who writes, the last one that the process has ended. A
+stretch grows with the run, so that the file does not.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perfdoctor_agent import private
-from perfdoctor_agent.pace import event_here
+from perfdoctor_agent.gpu_clock import GpuClock
 
 FORMAT = 1
 #: Steps of a stretch at first, and how many stretches are written before it is twice as long.
@@ -45,9 +46,6 @@ _MOST_WAITING = 100_000
 #: The training thread's time on a core is asked for so often: the kernel says it, which took 0.5 µs, and 7 µs where its
 #: code had left the processor's caches. Steps that are shorter have a mean.
 _USED_EVERY_NS = 10_000_000
-#: One event on the GPU in so many ns of steps, and one of waits for batches: recording and asking takes some 5 µs.
-_EVENT_EVERY_NS = 4_000_000
-_MOST_EVENTS = 64
 #: What the program holds on the GPU is asked for so often: torch makes a table of a hundred numbers for it.
 _HELD_EVERY_NS = 1_000_000_000
 _ENDING_S = 1.0
@@ -62,12 +60,9 @@ class LightSteps:
         self.waited_ns = self.batch_ns = 0  # for batches; when the last one came
         self.is_recorded = False  # in a window, or just behind one
         self.waiting: deque[tuple[int, int, int, bool]] = deque(maxlen=_MOST_WAITING)
-        self.device: deque[tuple[int, int]] = deque(maxlen=_MOST_WAITING)  # the step, and a step's ns up to it
         self._clock, self._used = time.monotonic_ns, time.thread_time_ns
         self._used_at = 0
-        self._events: deque[tuple[int, Any]] = deque()
-        self._has_gpu, self._event_ns = False, 0
-        self._wait_ns, self._is_hidden = 0, False  # when a wait for a batch began last, and did the GPU work all through?
+        self._has_gpu, self.gpu_clock = False, GpuClock(torch)
         self.gpu: list[int] = []  # bytes allocated and reserved, on the device of the thread that trains
         self._gpu_ns = 0
         self._undo: Callable[[], None] = lambda: None
@@ -86,34 +81,14 @@ class LightSteps:
         if now_ns - self._used_at > _USED_EVERY_NS:
             self._used_at, used_ns = now_ns, self._used()
         self.waiting.append((now_ns, used_ns, self.waited_ns, self.is_recorded))
-        if self._has_gpu and now_ns - self._event_ns > _EVENT_EVERY_NS:
-            self._mark(now_ns)
+        if self._has_gpu and self.gpu_clock.step_ended(self.count, now_ns) and now_ns - self._gpu_ns > _HELD_EVERY_NS:
+            self._hold(now_ns)
         return self.count
 
     def leave(self) -> None:
         """Remove what was put into torch."""
         self._undo()
         self._undo = lambda: None
-
-    def _mark(self, now_ns: int) -> None:
-        """Mark the step's end on the GPU, and read the marks that it has passed. No other thread may ask for them while
-        a graph is captured, and nothing here waits.
-        """
-        event = event_here(self.torch)
-        if event is None:
-            return
-        self._event_ns, events = now_ns, self._events
-        events.append((self.count, event))
-        try:
-            while len(events) > 1 and events[1][1].query():
-                (first, before), (last, after) = events.popleft(), events[0]
-                self.device.append((last, round(before.elapsed_time(after) * 1e6 / (last - first))))
-        except Exception:  # a device that failed: the program gets to know by itself
-            events.clear()
-        if len(events) > _MOST_EVENTS:
-            events.popleft()
-        if now_ns - self._gpu_ns > _HELD_EVERY_NS:
-            self._hold(now_ns)
 
     def _hold(self, now_ns: int) -> None:
         """Note what is held on the GPU at the end of a step: another thread has another device, and comes in the middle
@@ -122,17 +97,6 @@ class LightSteps:
         self._gpu_ns, cuda = now_ns, self.torch.cuda
         with contextlib.suppress(Exception):
             self.gpu = [cuda.memory_allocated(), cuda.memory_reserved()]
-
-    def _wait_begins(self) -> Any:
-        """An event behind all that the GPU has to do. What it has not passed when the batch is there, hides the wait.
-
-        None where the last answer is so young that it still holds.
-        """
-        now_ns = self._clock()
-        if now_ns - self._wait_ns < _EVENT_EVERY_NS:
-            return None
-        self._wait_ns = now_ns
-        return event_here(self.torch)
 
     def _install(self, thread: int) -> None:
         """Time how long the training waits for the next batch of a DataLoader."""
@@ -144,25 +108,16 @@ class LightSteps:
         def __next__(iterator: Any) -> Any:  # noqa: N807 in the place of torch's
             if here() != thread:  # one that fetches ahead does not keep the training waiting
                 return original(iterator)
-            event = self._wait_begins() if self._has_gpu else None
+            event = self.gpu_clock.wait_begins(clock()) if self._has_gpu else None
             begun = clock()
             batch = original(iterator)
             self.batch_ns = clock()
             waited_ns = self.batch_ns - begun
-            if event is not None:
-                self._is_hidden = not _has_passed(event)
-            if not self._is_hidden:
+            if not self.gpu_clock.hides_wait(event):
                 self.waited_ns += waited_ns
             return batch
 
         self._undo = private.replace(base, "__next__", __next__)
-
-
-def _has_passed(event: Any) -> bool:
-    try:
-        return bool(event.query())
-    except Exception:  # a device that failed: the program gets to know by itself
-        return True
 
 
 class RowWriter:
@@ -213,10 +168,20 @@ class RowWriter:
                 self.asked()
 
     def _take(self, *, is_last: bool = False) -> None:
-        """Take what the training has left, and close the stretches that are long enough."""
+        """Take what the training has left, as far as its GPU is, and close the stretches that are long enough."""
         waiting, stretch = self.steps.waiting, self._stretch
-        self._unix_ns = time.time_ns() - time.monotonic_ns()
+        now_ns, gpu = time.monotonic_ns(), self.steps.gpu_clock
+        self._unix_ns = time.time_ns() - now_ns
+        ends = self._last_ends()
+        # Steps that take seconds are no silence: a stretch of one of them says nothing of how steps differ.
+        patience_ns = max(_SILENT_NS, 2 * (ends[-1] - ends[0]), 2 * gpu.behind_ns) if ends else _SILENT_NS
+        # Where no step ends any more it is written, too, which was the last one.
+        is_last = is_last or (bool(ends) and now_ns - ends[-1] > patience_ns)
+        known = gpu.known_up_to
         while waiting:
+            is_overdue = is_last or now_ns - waiting[0][0] > LONGEST_NS + patience_ns
+            if not is_overdue and self._before is not None and self._first + len(stretch) > known:
+                break
             each = waiting.popleft()
             if self._before is None:
                 self._before, self._used = each, (each[1], self._first - 1)
@@ -226,16 +191,14 @@ class RowWriter:
             stretch.append(each)
             if len(stretch) >= self._length or each[0] - self._before[0] >= LONGEST_NS:
                 self._close()
-        # Where no step ends any more it is written, too, which was the last one.
-        if stretch and (is_last or self._is_silent(time.monotonic_ns())):
+        if stretch and is_last:
             self._close()
 
-    def _is_silent(self, now_ns: int) -> bool:
-        """Steps that take seconds are no silence: a stretch of one of them says nothing of how steps differ."""
-        stretch, before = self._stretch, self._before
-        assert before is not None
-        last, previous = stretch[-1], stretch[-2] if len(stretch) > 1 else before
-        return now_ns - last[0] > max(_SILENT_NS, 2 * (last[0] - previous[0]))
+    def _last_ends(self) -> list[int]:
+        """When the last two steps ended, as far as there are two."""
+        waiting = self.steps.waiting
+        left = [waiting[at] for at in (-2, -1) if len(waiting) >= -at]
+        return [each[0] for each in (self._before, *self._stretch[-2:], *left) if each is not None][-2:]
 
     def _close(self) -> None:
         stretch, before = self._stretch, self._before
@@ -250,7 +213,7 @@ class RowWriter:
         slow = [[self._first + at, length] for at, length in enumerate(lengths) if length > beyond][:_MOST_SLOW]
         end = stretch[-1]
         sums: dict[str, Any] = {"sum": end[0] - before[0], "q": quartiles, "wait": end[2] - before[2]}
-        sums.update(host=round(self._host_of(stretch) * len(stretch)), device=self._device_ns(self._first + last))
+        sums.update(host=round(self._host_of(stretch) * len(stretch)), **self._by_gpu(self._first + last))
         sums.update(slow=slow, recorded=end[3])
         self._lines.append(_line(first=self._first, steps=len(stretch), end=end[0] + self._unix_ns, **sums))
         self._first += len(stretch)
@@ -270,12 +233,15 @@ class RowWriter:
             self._used = known[-1]
         return self._host_ns
 
-    def _device_ns(self, last: int) -> int:
-        """Mean length of a step by the GPU's clock, of those that were measured up to this step."""
-        device, found = self.steps.device, []
-        while device and device[0][0] <= last:
-            found.append(device.popleft()[1])
-        return round(sum(found) / len(found)) if found else 0
+    def _by_gpu(self, last: int) -> dict[str, int]:
+        """Mean length of a step by the GPU's clock, of those up to this one that were measured; and how many of the
+        stretch the GPU was at work all through.
+        """
+        pieces = self.steps.gpu_clock.of(self._first, last)
+        known = sum(end - before for before, end, _, _ in pieces)
+        device_ns = sum((end - before) * each_ns for before, end, each_ns, _ in pieces)
+        busy = sum(end - before for before, end, _, is_busy in pieces if is_busy)
+        return {"device": round(device_ns / known) if known else 0, "busy": busy}
 
     def _use(self) -> None:
         now_ns = time.monotonic_ns()
