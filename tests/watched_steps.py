@@ -18,8 +18,9 @@ MS = 1_000_000
 def lines(
     lengths_ns: np.ndarray, *, rank: int = 0, wait: np.ndarray | float = 0.0, host: np.ndarray | float = 0.0,
     held: np.ndarray | None = None, stretch: int = 25, pid: int = 4711, world_size: int = 1, delay: np.ndarray | float = 0.0,
+    device: int = 0,
 ) -> list[str]:  # fmt: skip
-    """Lines of a file. `wait`, `host`, `delay`: of each step, in ns; `held`: bytes after each step."""
+    """Lines of a file. `wait`, `host`, `delay`: of each step, in ns; `held`: bytes after each step; `device`: a step."""
     n = len(lengths_ns)
     waits, hosts = np.broadcast_to(wait, n), np.broadcast_to(host, n)
     found = [json.dumps({"format": 1, "pid": pid, "begun": BEGUN_NS, "rank": rank, "world_size": world_size})]
@@ -33,7 +34,7 @@ def lines(
         slow = [[int(at + 1 + place), int(ns)] for place, ns in enumerate(each) if ns > beyond][:16]
         found.append(json.dumps({
             "first": at + 1, "steps": len(each), "end": int(ends[piece][-1]), "sum": int(each.sum()), "q": q,
-            "wait": int(waits[piece].sum()), "host": int(hosts[piece].sum()), "slow": slow,
+            "wait": int(waits[piece].sum()), "host": int(hosts[piece].sum()), "slow": slow, "device": device,
         }))  # fmt: skip
         use = {"at": int(ends[piece][-1]), "cpu": 0, "delay": int(delays[piece][-1])}
         if held is not None:

@@ -6,9 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from simulated_gpu import SimulatedGpu
-from watched_steps import MS, judged
+from watched_steps import MS, judged, lines, noise, rank_steps
 
+from perfdoctor.watching.document import WatchDocument, rank_now
+from perfdoctor.watching.document import behind as behind_of_nodes
+from perfdoctor.watching.ranks import behind
 from perfdoctor.watching.rows import RankSteps, per_step
 
 
@@ -62,3 +66,30 @@ def test_a_gpu_that_has_work_all_the_time_is_the_cause_of_longer_steps(tmp_path:
     (found,) = judged({0: gpu.rank(tmp_path, step, 3000)})
     assert (found.kind, found.cause) == ("level", "device")
     assert found.values["ratio"] == pytest.approx(1.2, abs=0.02)
+
+
+@pytest.mark.parametrize("others", [1, 3])
+def test_on_gpus_the_rank_that_waits_for_batches_keeps_others_waiting_that_spin(tmp_path: Path, others: int) -> None:
+    ranks = {}
+    for number in range(others + 1):
+        is_slow = number == others
+        wait, host = (30 * MS, 30 * MS) if is_slow else (0, 98 * MS)
+        made = lines(noise(600, 100, number), wait=wait, host=host, rank=number, world_size=others + 1, device=99 * MS)
+        ranks[number] = rank_steps(tmp_path, made, f"rank{number}")
+    found = behind(ranks)
+    assert found is not None
+    assert (found.rank, found.cause) == (others, "input")
+    documents = [
+        WatchDocument(1, "running", 0, 0, ranks=(replace(rank_now(*each), gpu_bytes=1),)) for each in ranks.items()
+    ]
+    of_nodes = behind_of_nodes(documents)
+    assert of_nodes is not None
+    assert (of_nodes.rank, of_nodes.cause) == (others, "input")
+
+
+def test_on_gpus_no_rank_is_blamed_for_its_threads_time_on_a_core(tmp_path: Path) -> None:
+    ranks = {
+        number: rank_steps(tmp_path, lines(noise(600, 100, number), host=host, rank=number, device=99 * MS), f"rank{number}")
+        for number, host in enumerate((98 * MS, 60 * MS))
+    }  # fmt: skip
+    assert behind(ranks) is None

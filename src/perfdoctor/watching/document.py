@@ -102,7 +102,8 @@ def behind(documents: Sequence[WatchDocument]) -> Anomaly | None:
     """The rank of all nodes that keeps the others waiting now; None where there is none."""
     ranks = {each.rank: each for document in documents for each in document.ranks if not each.ended}
     waits = {rank: each.wait_share * each.step_ns for rank, each in ranks.items()}
-    hosts = {rank: each.host_share * each.step_ns for rank, each in ranks.items()}
+    on_cores = not any(each.gpu_bytes for each in ranks.values())
+    hosts = {rank: each.host_share * each.step_ns for rank, each in ranks.items() if on_cores}
     if not ranks:
         return None
     found = of_ranks.compared(waits, hosts, float(np.median([each.step_ns for each in ranks.values()])))

@@ -1,7 +1,8 @@
 """Which rank falls behind the others? Ranks that wait for each other in each step all take as long as the slowest.
 
 So their lengths do not say who it is. What a rank does by itself does: waiting for its next batch, and its training
-thread's time on a core. The others wait for it in a collective, in which they do neither.
+thread's time on a core. The others wait for it in a collective, in which they do neither. Where there is a GPU, the
+threads of those that wait spin (`loss.item()`), and only batches say who it is.
 """
 
 from __future__ import annotations
@@ -50,17 +51,21 @@ def behind(ranks: Mapping[int, RankSteps]) -> Behind | None:
     if len(known) < 2:
         return None
     waits = {number: float(np.median(per_step(found, "wait"))) for number, found in known.items()}
-    hosts = {number: float(np.median(per_step(found, "host"))) for number, found in known.items()}
+    on_cores = not any(each.uses_gpu for each in ranks.values())
+    hosts = {number: float(np.median(per_step(found, "host"))) for number, found in known.items() if on_cores}
     step_ns = float(np.median([np.median(per_step(found, "sum")) for found in known.values()]))
     return compared(waits, hosts, step_ns)
 
 
 def compared(waits: Mapping[int, float], hosts: Mapping[int, float], step_ns: float) -> Behind | None:
-    """The rank that does most by itself, of ns a step that each waits for batches and is on a core."""
+    """The rank that does most by itself, of ns a step that each waits for batches and is on a core.
+
+    `hosts`: none where they train on GPUs.
+    """
     if len(waits) < 2:
         return None
     # A batch that the training thread makes itself is in both.
-    own = {number: max(waits[number], hosts[number]) for number in waits}
+    own = {number: max(waits[number], hosts.get(number, 0.0)) for number in waits}
     slowest = max(own, key=lambda each: own[each])
     others = [number for number in waits if number != slowest]
     more = own[slowest] - float(np.median([own[each] for each in others]))

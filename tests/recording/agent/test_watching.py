@@ -203,9 +203,7 @@ for number in range(300): step(number)
 
 
 @pytest.mark.parametrize("updates", [5, 60])
-def test_steps_that_the_program_marks_are_the_steps_however_many_updates_each_has(
-    tmp_path: Path, updates: int
-) -> None:
+def test_steps_that_the_program_marks_are_the_steps_however_many_updates_each_has(tmp_path: Path, updates: int) -> None:
     body = f"""\
 for number in range(40):
     with torch.profiler.record_function("perfdoctor.step"):
