@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -328,6 +330,21 @@ def test_what_the_gpu_holds_is_asked_for_on_the_thread_that_trains_once_a_second
     assert json.loads(writer._lines[-1])["gpu"] == [1 << 20, 2 << 20]
     assert {thread for thread, _ in asked} == {threading.get_ident()}
     assert len(asked) == 2
+
+
+def test_pages_of_a_file_are_no_memory_that_the_program_holds() -> None:
+    light, size = agent_module("light"), 128 << 20
+    with tempfile.TemporaryFile(dir="/var/tmp") as file:  # noqa: S108 on a disk also where /tmp is in memory
+        file.truncate(size)
+        with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
+            before = light._held_bytes()
+            assert sum(data[at] for at in range(0, size, mmap.PAGESIZE)) == 0
+            assert abs(light._held_bytes() - before) < size // 4
+    for flags in (mmap.MAP_PRIVATE, mmap.MAP_SHARED):  # shared with workers, as batches are
+        with mmap.mmap(-1, size, flags | mmap.MAP_ANONYMOUS) as own:
+            for at in range(0, size, mmap.PAGESIZE):
+                own[at] = 1
+            assert light._held_bytes() - before > size * 3 // 4
 
 
 def _stretches(folder: Path, lengths_ms: Sequence[float], *, silent_s: float, many: int = 25) -> list[dict[str, Any]]:

@@ -9,9 +9,9 @@ a few hundred bytes of JSON, to a file of this process:
 
 Times are ns, of `end` and `at` since 1970. `wait`: in a DataLoader's `__next__`, but for what the GPU's work hides;
 `host`: the training thread on a core; `device`: a step by the GPU's own clock, 0 if unknown; `busy`: steps through
-which the GPU is known to have had work; `slow`: steps far beyond the others, by their number; `batch`: how long ago the
-last batch came, also outside of steps. The first line says who writes, the last one that the process has ended. A
-stretch grows with the run, so that the file does not.
+which the GPU is known to have had work; `slow`: steps far beyond the others, by their number; `rss`: without pages of
+files; `batch`: how long ago the last batch came, also outside of steps. The first line says who writes, the last one
+that the process has ended. A stretch grows with the run, so that the file does not.
 """
 
 from __future__ import annotations
@@ -251,8 +251,7 @@ class RowWriter:
         self._used_ns = now_ns
         facts: dict[str, Any] = {"cpu": time.process_time_ns()}
         with contextlib.suppress(OSError, ValueError, IndexError):
-            with open("/proc/self/statm", "rb") as file:
-                facts["rss"] = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            facts["rss"] = _held_bytes()
             with open(self._thread_file, "rb") as file:
                 facts["delay"] = int(file.read().split()[1])
         if self.steps.batch_ns:
@@ -270,6 +269,19 @@ class RowWriter:
             if self._file < 0:
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             os.write(self._file, content)
+
+
+def _held_bytes() -> int:
+    """Memory that the process has for itself, and shares with a loader's workers. Pages of files that it has mapped are
+    none of it: they are the kernel's, which takes them back when it needs them.
+    """
+    with open("/proc/self/status", "rb") as file:
+        kinds = dict(line.split(b":", 1) for line in file if line.startswith(b"Rss"))
+    if b"RssAnon" in kinds:
+        return sum(int(kinds[name].split()[0]) << 10 for name in (b"RssAnon", b"RssShmem"))
+    with open("/proc/self/statm", "rb") as file:  # before Linux 4.5, and where another kernel acts as one
+        resident, shared = (int(each) for each in file.read().split()[1:3])
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _line(**facts: Any) -> str:
