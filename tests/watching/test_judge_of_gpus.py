@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -93,3 +94,48 @@ def test_on_gpus_no_rank_is_blamed_for_its_threads_time_on_a_core(tmp_path: Path
         for number, host in enumerate((98 * MS, 60 * MS))
     }  # fmt: skip
     assert behind(ranks) is None
+
+
+@pytest.mark.parametrize(("kernels", "step_ms", "every"), [(200, 20, 10), (20, 20, 50), (1000, 40, 10), (5, 1, 10)])
+def test_a_host_that_runs_ahead_and_waits_now_and_then_makes_no_slow_steps(
+    tmp_path: Path, kernels: int, step_ms: float, every: int
+) -> None:
+    gpu = SimulatedGpu()
+
+    def step(number: int) -> None:
+        gpu.launch(kernels, step_ms)
+        if number % every == 0:
+            gpu.item()  # logs the loss
+
+    rank = gpu.rank(tmp_path, step, 2500)
+    assert judged({0: rank}) == []
+    assert rank.stretches[-2].q[1] == pytest.approx(step_ms * MS, rel=0.05)
+
+
+@pytest.mark.parametrize(("kernels", "step_ms"), [(20, 20), (200, 20), (3, 2)])
+def test_longer_and_slow_steps_are_found_where_the_host_runs_ahead(
+    tmp_path: Path, kernels: int, step_ms: float
+) -> None:
+    gpu = SimulatedGpu()
+
+    def step(number: int) -> None:
+        gpu.launch(kernels, (1 if number < 1500 else 1.2) * step_ms)
+        if number % 50 == 0:
+            gpu.launch(kernels, 4 * step_ms)
+        if number % 10 == 0:
+            gpu.item()
+
+    said = judged({0: gpu.rank(tmp_path, step, 4000)})
+    found = {each.kind: each for each in said}
+    assert set(found) == {"level", "slow-steps"}
+    assert found["slow-steps"].values["every"] == 50
+    assert found["level"].values["ratio"] == pytest.approx(1.2, abs=0.02)
+    assert abs(found["level"].step - 1500) <= 50
+
+
+def test_a_stretch_whose_steps_the_gpu_has_not_passed_yet_is_no_change_of_the_level(tmp_path: Path) -> None:
+    made = [json.loads(line) for line in lines(noise(6000, 20), device=20 * MS)]
+    for number, each in enumerate(each for each in made if "q" in each):
+        each["by_gpu"] = number % 12 < 9
+        each["q"] = each["q"] if each["by_gpu"] else [2 * ns for ns in each["q"]]
+    assert judged({0: rank_steps(tmp_path, [json.dumps(each) for each in made])}) == []

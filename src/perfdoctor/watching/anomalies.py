@@ -8,8 +8,8 @@ from typing import Literal
 from msgspec import Struct, field
 
 Kind = Literal["level", "drift", "slow-steps", "input", "memory", "behind", "throttled", "hang", "goes-on", "no-step"]
-#: What made steps longer: which part of a step grew by most of what the step grew. `not-input`: on a GPU, where a thread
-#: that works and one that waits look alike; `elsewhere`: neither input nor the training thread.
+#: What made steps longer: which part of a step grew by most of what the step grew. `elsewhere`: neither input nor the
+#: training thread; `not-input`: on a GPU, where a thread that works and one that waits look alike.
 Cause = Literal["input", "host", "cores", "device", "not-input", "elsewhere"]
 #: Kinds around which a window says more: a training that hangs makes no step that could be recorded.
 RECORDED: tuple[Kind, ...] = ("level", "drift", "slow-steps", "input", "memory", "behind", "throttled")

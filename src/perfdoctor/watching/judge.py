@@ -30,6 +30,8 @@ _MOST_PERIOD_STEPS = 20 * periods.LONGEST
 INPUT_SHARE, _INPUT_OVER = 0.10, 0.05
 #: Of the level before a change, and since it, so many stretches are compared and shown to the library.
 _COMPARED, _SHOWN = 32, 200
+#: So many stretches by the host's clock, one behind the other, and the GPU's is not known any more.
+_OTHER_CLOCK = 8
 #: A rank is behind when it was so in so many looks one behind the other.
 _LOOKS = 3
 #: A training hangs that made no step for so many usual ones, and so many times its longest pause so far.
@@ -51,6 +53,16 @@ class _Course:
         self.unrecorded: list[Stretch] = []
         self.dropped = 0  # unrecorded ones before those
         self.was_recorded = False
+        self.other_clock = _OTHER_CLOCK  # stretches since the last one by the GPU's clock
+
+    def is_comparable(self, stretch: Stretch) -> bool:
+        """Are its steps timed by the clock of those before? The GPU's is not known of some stretches, as those written
+        in a pause. Where it is known no more, or for the first time, the level is learned anew.
+        """
+        before, self.other_clock = self.other_clock, 0 if stretch.by_gpu else self.other_clock + 1
+        if (stretch.by_gpu and before >= _OTHER_CLOCK) or self.other_clock == _OTHER_CLOCK:
+            self.level.begin_anew()
+        return stretch.by_gpu or self.other_clock >= _OTHER_CLOCK
 
     def thin(self) -> None:
         if len(self.unrecorded) >= 2 * KEPT:
@@ -105,6 +117,8 @@ class Judge:
         for each in new:
             if each.recorded:
                 course.was_recorded = True
+                continue
+            if not course.is_comparable(each):
                 continue
             # CUPTI stays behind a window, and launches cost more from then on: that is no trouble of the program's.
             if course.was_recorded and rank.uses_gpu:

@@ -32,7 +32,10 @@ _Text = Annotated[str, Meta(max_length=200)]
 
 
 class Stretch(Struct, frozen=True):
-    """Some steps one behind the other, from number `first` on; times in ns. `q`: least, quartiles, most."""
+    """Some steps one behind the other, from number `first` on; times in ns. `q`: least, quartiles, most.
+
+    `by_gpu`: `q` and `slow` are by the GPU's clock; `busy`: steps through which the GPU had work.
+    """
 
     first: _Count
     steps: Annotated[int, Meta(ge=1, lt=1 << 40)]
@@ -44,6 +47,7 @@ class Stretch(Struct, frozen=True):
     device: _Count = 0
     busy: _Count = 0
     slow: tuple[tuple[_Count, _Count], ...] = ()
+    by_gpu: bool = False
     recorded: bool = False
 
     @property

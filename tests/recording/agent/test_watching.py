@@ -14,6 +14,8 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from warm_torch import ALL_AT_ONE, Program
 
 from perfdoctor.readers.kineto import trace as kineto
@@ -334,7 +336,7 @@ def test_what_the_gpu_holds_is_asked_for_on_the_thread_that_trains_once_a_second
 
 def test_pages_of_a_file_are_no_memory_that_the_program_holds() -> None:
     light, size = agent_module("light"), 128 << 20
-    with tempfile.TemporaryFile(dir="/var/tmp") as file:  # noqa: S108 on a disk also where /tmp is in memory
+    with tempfile.TemporaryFile(dir="/var/tmp") as file:  # on a disk also where /tmp is in memory
         file.truncate(size)
         with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
             before = light._held_bytes()
@@ -347,10 +349,17 @@ def test_pages_of_a_file_are_no_memory_that_the_program_holds() -> None:
             assert light._held_bytes() - before > size * 3 // 4
 
 
-def _stretches(folder: Path, lengths_ms: Sequence[float], *, silent_s: float, many: int = 25) -> list[dict[str, Any]]:
-    """The stretches that are written of steps of these lengths, the last of which ended so long ago."""
+def _stretches(
+    folder: Path, lengths_ms: Sequence[float], *, silent_s: float, many: int = 25, passed: int | None = None
+) -> list[dict[str, Any]]:
+    """The stretches that are written of steps of these lengths, the last of which ended so long ago.
+
+    `passed`: a GPU has passed so many steps.
+    """
     light = agent_module("light")
     steps = light.LightSteps(SimpleNamespace())
+    if passed is not None:
+        steps.gpu_clock._events.append((passed, None, False))
     writer = light.RowWriter(str(folder / "rows"), steps, {}, lambda: None)
     writer._length = many
     end = time.monotonic_ns() - round((silent_s + sum(lengths_ms) / 1e3) * 1e9)
@@ -373,3 +382,28 @@ def test_a_stretch_of_long_steps_is_not_closed_for_silence_within_one(tmp_path: 
     assert _stretches(tmp_path, [3000, 3000], silent_s=3) == []
     assert [each["steps"] for each in _stretches(tmp_path, [3000, 3000], silent_s=7)] == [2]
     assert [each["steps"] for each in _stretches(tmp_path, [10, 10], silent_s=3)] == [2]
+
+
+def test_steps_are_written_when_the_gpu_has_passed_them_or_no_other_comes(tmp_path: Path) -> None:
+    def written(passed: int, silent_s: float) -> list[int]:
+        return [each["steps"] for each in _stretches(tmp_path, [10] * 60, silent_s=silent_s, passed=passed)]
+
+    assert written(24, 0) == []
+    assert written(49, 0) == [25]
+    assert written(50, 0) == [25, 25]
+    assert written(24, 3) == [25, 25, 10]
+
+
+@given(st.lists(st.integers(1, 4), max_size=20), st.lists(st.integers(1, 9), min_size=1, max_size=20))
+def test_pieces_of_the_gpus_clock_are_cut_to_stretches(pieces: list[int], stretches: list[int]) -> None:
+    clock, end = agent_module("gpu_clock").GpuClock(None), 0
+    for many in pieces:
+        clock.passed.append((end, end + many, 10 * end, False))
+        end += many
+    expected = {step: each_ns for before, last, each_ns, _ in clock.passed for step in range(before + 1, last + 1)}
+    found, first = {}, 1
+    for many in stretches:
+        for before, last, each_ns, _ in clock.of(first, first + many - 1):
+            found |= dict.fromkeys(range(before + 1, last + 1), each_ns)
+        first += many
+    assert found == {step: ns for step, ns in expected.items() if step < first}

@@ -31,6 +31,7 @@ class GpuClock:
         self._events: deque[tuple[int, Any, bool]] = deque()
         self._event_ns = self._wait_ns = 0
         self._is_hidden = False
+        self.is_known = False  # has it passed any step?
 
     def step_ended(self, number: int, now_ns: int) -> bool:
         """Mark the end of a step, and read the marks that the GPU has passed. False where it is not this one's turn."""
@@ -53,9 +54,11 @@ class GpuClock:
     def _read(self) -> None:
         events = self._events
         while len(events) > 1 and events[1][1].query():
-            (first, before, _), (last, after, is_busy) = events.popleft(), events[0]
+            (first, before, _), (last, after, is_busy) = events[0], events[1]
             each_ns = round(before.elapsed_time(after) * 1e6 / (last - first))
             self.passed.append((first, last, each_ns, is_busy))
+            self.is_known = True
+            events.popleft()  # the thread that writes sees by this that it is known
 
     @property
     def known_up_to(self) -> int:

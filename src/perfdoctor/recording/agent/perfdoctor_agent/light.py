@@ -4,14 +4,15 @@ The thread that trains appends one tuple a step. A thread of ours sums up so man
 a few hundred bytes of JSON, to a file of this process:
 
     {"first": 401, "steps": 25, "end": …, "sum": …, "q": [least, lower quartile, median, upper quartile, most],
-     "wait": …, "host": …, "device": …, "busy": 25, "slow": [[413, …]], "recorded": false}     a stretch of steps
+     "by_gpu": true, "slow": [[413, …]], "wait": …, "host": …, "device": …, "busy": 25, "recorded": false}   a stretch
     {"at": …, "rss": …, "cpu": …, "delay": …, "batch": …, "gpu": [allocated, reserved]}     what it uses meanwhile
 
 Times are ns, of `end` and `at` since 1970. `wait`: in a DataLoader's `__next__`, but for what the GPU's work hides;
-`host`: the training thread on a core; `device`: a step by the GPU's own clock, 0 if unknown; `busy`: steps through
-which the GPU is known to have had work; `slow`: steps far beyond the others, by their number; `rss`: without pages of
-files; `batch`: how long ago the last batch came, also outside of steps. The first line says who writes, the last one
-that the process has ended. A stretch grows with the run, so that the file does not.
+`host`: the training thread on a core; `device`: a step by the GPU's own clock, 0 if unknown; `by_gpu`: that clock says
+how long steps are (`q`, `slow`), as it is known of half of them; `busy`: steps through which the GPU is known to have
+had work; `slow`: steps far beyond the others, by their number; `rss`: without pages of files; `batch`: how long ago the
+last batch came, also outside of steps. The first line says who writes, the last one that the process has ended. A
+stretch grows with the run, so that the file does not.
 """
 
 from __future__ import annotations
@@ -104,16 +105,17 @@ class LightSteps:
         if base is None:
             return
         original, clock, here = base.__next__, self._clock, threading.get_ident
+        gpu = self.gpu_clock if self._has_gpu else None
 
         def __next__(iterator: Any) -> Any:  # noqa: N807 in the place of torch's
             if here() != thread:  # one that fetches ahead does not keep the training waiting
                 return original(iterator)
-            event = self.gpu_clock.wait_begins(clock()) if self._has_gpu else None
+            event = None if gpu is None else gpu.wait_begins(clock())
             begun = clock()
             batch = original(iterator)
             self.batch_ns = clock()
             waited_ns = self.batch_ns - begun
-            if not self.gpu_clock.hides_wait(event):
+            if gpu is None or not gpu.hides_wait(event):
                 self.waited_ns += waited_ns
             return batch
 
@@ -205,16 +207,10 @@ class RowWriter:
         assert before is not None
         ends = [before[0], *(each[0] for each in stretch)]
         lengths = [b - a for a, b in zip(ends, ends[1:])]
-        ordered = sorted(lengths)
-        last = len(ordered) - 1
-        quartiles = [ordered[(last * quarter + 2) // 4] for quarter in range(5)]
-        beyond = quartiles[2] + max(_SLOW_SHARE * quartiles[2], _SLOW_SPREAD * (quartiles[3] - quartiles[1]))
-        # The first ones, not the longest: those of one period may be shorter than others, and none is to be missing.
-        slow = [[self._first + at, length] for at, length in enumerate(lengths) if length > beyond][:_MOST_SLOW]
         end = stretch[-1]
-        sums: dict[str, Any] = {"sum": end[0] - before[0], "q": quartiles, "wait": end[2] - before[2]}
-        sums.update(host=round(self._host_of(stretch) * len(stretch)), **self._by_gpu(self._first + last))
-        sums.update(slow=slow, recorded=end[3])
+        sums: dict[str, Any] = {"sum": end[0] - before[0], "wait": end[2] - before[2]}
+        sums.update(host=round(self._host_of(stretch) * len(stretch)), recorded=end[3])
+        sums.update(_summed(self._first, lengths, self.steps.gpu_clock))
         self._lines.append(_line(first=self._first, steps=len(stretch), end=end[0] + self._unix_ns, **sums))
         self._first += len(stretch)
         self._before = end
@@ -232,16 +228,6 @@ class RowWriter:
                 self._host_ns = (after - before) / (last - first)
             self._used = known[-1]
         return self._host_ns
-
-    def _by_gpu(self, last: int) -> dict[str, int]:
-        """Mean length of a step by the GPU's clock, of those up to this one that were measured; and how many of the
-        stretch the GPU was at work all through.
-        """
-        pieces = self.steps.gpu_clock.of(self._first, last)
-        known = sum(end - before for before, end, _, _ in pieces)
-        device_ns = sum((end - before) * each_ns for before, end, each_ns, _ in pieces)
-        busy = sum(end - before for before, end, _, is_busy in pieces if is_busy)
-        return {"device": round(device_ns / known) if known else 0, "busy": busy}
 
     def _use(self) -> None:
         now_ns = time.monotonic_ns()
@@ -269,6 +255,45 @@ class RowWriter:
             if self._file < 0:
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             os.write(self._file, content)
+
+
+def _summed(first: int, lengths: list[int], clock: GpuClock) -> dict[str, Any]:
+    """How long the steps of a stretch are, from `first` on; `lengths` by the host's clock.
+
+    A host that runs ahead has short steps, and a long one where it waits: the GPU's clock counts where it is known.
+    """
+    pieces = clock.of(first, first + len(lengths) - 1)
+    known = [each_ns for before, end, each_ns, _ in pieces for _ in range(end - before)]
+    by_gpu = 2 * len(known) >= len(lengths)
+    ordered = sorted(known if by_gpu else lengths)
+    last = len(ordered) - 1
+    quartiles = [ordered[(last * quarter + 2) // 4] for quarter in range(5)]
+    more_ns = max(_SLOW_SHARE * quartiles[2], _SLOW_SPREAD * (quartiles[3] - quartiles[1]))
+    slow: list[list[int]] = []
+    if by_gpu:
+        slow = _slow_by_gpu(first, lengths, pieces, quartiles[2], more_ns)
+        quartiles[4] = max(quartiles[4], *lengths)  # for so long no step was heard of
+    elif not clock.is_known:
+        slow = [[first + at, length] for at, length in enumerate(lengths) if length > quartiles[2] + more_ns]
+    # The first ones, not the longest: those of one period may be shorter than others, and none is to be missing.
+    return {
+        "q": quartiles, "by_gpu": by_gpu, "slow": slow[:_MOST_SLOW],
+        "device": round(sum(known) / len(known)) if known else 0,
+        "busy": sum(end - before for before, end, _, is_busy in pieces if is_busy),
+    }  # fmt: skip
+
+
+def _slow_by_gpu(
+    first: int, lengths: list[int], pieces: list[tuple[int, int, int, bool]], median_ns: int, more_ns: float
+) -> list[list[int]]:
+    """Slow steps. Of several between two events it is the one that took the host longest."""
+    found = []
+    for before, end, each_ns, _ in pieces:
+        beyond_ns = (end - before) * (each_ns - median_ns)
+        if beyond_ns > more_ns:
+            number = max(range(before + 1, end + 1), key=lambda each: lengths[each - first])
+            found.append([number, median_ns + beyond_ns])
+    return found
 
 
 def _held_bytes() -> int:
