@@ -29,15 +29,24 @@ def mean_ns(report: TrialReport) -> float:
 def log_ratio(treated: TrialReport, untreated: TrialReport) -> float:
     """The logarithm of the treated step over the untreated one.
 
-    Of runs that took turns, the mean over turns: each pair made the same steps shortly after each other.
+    Of runs that took turns, the sums of the same steps: what falls on few turns (a restart of workers, garbage
+    collection) counts with all the time that it takes, as it does in a training.
     """
     both = sorted(set(treated.turns) & set(untreated.turns))
     if len(both) < _FEWEST_TURNS:
         return math.log(mean_ns(treated) / mean_ns(untreated))
-    ratios = _means(treated, both) / _means(untreated, both)
-    return float(np.log(warmed_up(ratios)).mean())
+    steps = [min(_count(treated.turns[each]), _count(untreated.turns[each])) for each in both]
+    one, other = (_sums_ns(report, both, steps) for report in (treated, untreated))
+    # A warm-up of one of them is clearest in the ratio; one that both have weighs as much as many turns behind it.
+    left = min(warmed_up(each).size for each in (one / other, one + other))
+    return math.log(one[-left:].sum() / other[-left:].sum())
 
 
-def _means(report: TrialReport, turns: list[int]) -> Floats:
-    steps = np.asarray(report.lengths_ns, np.float64)
-    return np.array([steps[slice(*report.turns[each])].mean() for each in turns])
+def _count(turn: tuple[int, int]) -> int:
+    return turn[1] - turn[0]
+
+
+def _sums_ns(report: TrialReport, turns: list[int], steps: list[int]) -> Floats:
+    """How long each of these turns took, of its first so many steps."""
+    lengths, begins = np.asarray(report.lengths_ns, np.float64), [report.turns[each][0] for each in turns]
+    return np.array([lengths[begin : begin + count].sum() for begin, count in zip(begins, steps, strict=True)])
