@@ -14,7 +14,7 @@ import pytest
 from torch_python import torch_python
 
 from perfdoctor.recording.launch import processes
-from perfdoctor.recording.race import Entry, run_race
+from perfdoctor.recording.race import Entry, _Racer, run_race
 from perfdoctor.recording.treated_run import TrialOrder, TrialProgram
 
 pytestmark = pytest.mark.torch
@@ -92,6 +92,16 @@ def test_turns_are_whole_steps_of_one_program_at_a_time(tmp_path: Path) -> None:
     lengths = [len(list(turn)) for _, turn in itertools.groupby(steps, key=lambda step: step[2])]
     assert {length % 10 for length in lengths} == {0}
     assert len(lengths) > 4
+
+
+@pytest.mark.parametrize(
+    ("turns_s", "is_slower"),
+    [([0.04] * 5 + [6.0] + [0.04] * 4, False), ([0.3] * 10, True), ([0.3] * 7, False), ([0.04] * 8 + [0.3] * 2, False)],
+)
+def test_one_long_turn_does_not_make_a_trial_far_slower(turns_s: list[float], is_slower: bool) -> None:
+    one, other = (object.__new__(_Racer) for _ in range(2))
+    one.turns_s, other.turns_s, one.report = [9.0, *turns_s], [3.0, *[0.06] * 20], None
+    assert one.is_slower_than(other) is is_slower
 
 
 def test_after_ctrl_c_nothing_is_left_running_or_stopped(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 import msgspec
 from msgspec import Struct
@@ -131,10 +132,15 @@ class _Racer:
         return sum(self.turns_s)
 
     def is_slower_than(self, other: _Racer) -> bool:
-        """Does it take so much longer for the same turns that the rest of them would say nothing more?"""
+        """Does it take so much longer for the same turns that the rest of them would say nothing more?
+
+        A single long turn says nothing of the rest: a recompilation takes as long as a hundred steps.
+        """
         both = min(len(self.turns_s), len(other.turns_s))
-        sides = [sum(each.turns_s[1:both]) for each in (self, other)]
-        return self.report is None and both > _ENOUGH_TURNS and sides[0] > _SLOWER * sides[1]
+        if self.report is not None or both <= _ENOUGH_TURNS:
+            return False
+        mine, theirs = (median(each.turns_s[1:both]) for each in (self, other))
+        return mine > _SLOWER * theirs
 
     def cut(self) -> None:
         """Request its end, and take what it reports."""
