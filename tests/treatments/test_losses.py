@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from perfdoctor.treatments.losses import compared
+from perfdoctor.treatments.losses import compared, not_finite_from
 
 ONE = [2.0, 1.8, 1.6, 1.5]
 MOVED = [2.0, 1.8000004, 1.6000008, 1.500002]
@@ -40,3 +40,18 @@ def test_an_unseeded_program_cannot_be_judged():
 
 def test_without_a_loss_nothing_is_known():
     assert compared([[]], [ONE], None).verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("untreated", "treated", "first"),
+    [
+        ([ONE], [ONE], 0),
+        ([ONE], [ONE, [2.0, math.inf, math.nan, math.nan]], 2),
+        ([ONE], [[2.0, math.inf, 1.6, 1.5]], 0),
+        ([ONE], [[math.nan] * 9], 1),
+        ([ONE, [2.0, 1.8, 1.6, math.nan]], [[2.0, 1.8, 1.6, math.nan]], 0),
+        ([ONE], [[]], 0),
+    ],
+)
+def test_losses_that_stay_without_numbers_count_where_the_untreated_ones_have_them(untreated, treated, first):
+    assert not_finite_from(untreated, treated) == first

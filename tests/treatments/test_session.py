@@ -77,6 +77,17 @@ def test_another_precision_is_kept_only_where_that_is_accepted():
     assert verdicts(session({"bf16": 0.5}, arms, accepts_numerics=True)[0]) == {"bf16": "keep"}
 
 
+def test_a_treatment_whose_losses_are_no_numbers_is_not_kept_whatever_is_accepted():
+    arms = [arm("fp16", changes_numerics=True), arm("batch", changes_numerics=True, other_training=True)]
+    lost = (*LOSSES[:3], *[float("nan")] * 27)
+    made, _ = session({"fp16": 0.5, "batch": 0.6}, arms, losses={"fp16": lost, "batch": lost}, accepts_numerics=True)
+    rows = made.result().rows
+    assert {(row.verdict, row.why) for row in rows} == {
+        ("changes the numbers", "losses are not numbers from loss 4 on")
+    }
+    assert made.best() is None
+
+
 def test_a_batch_of_twice_the_items_is_measured_by_the_item():
     made, _ = session({"batch": 1.2}, [arm("batch", items=2, other_training=True, changes_numerics=True)])
     row = made.result().rows[0]

@@ -50,6 +50,23 @@ def compared(
     return LossDifference("differs", f"from loss {int(beyond[0]) + 1} on", count, largest, own_largest, moved)
 
 
+def not_finite_from(untreated: Sequence[Sequence[float]], treated: Sequence[Sequence[float]]) -> int:
+    """From which loss on, counted from 1, has a treated run no numbers though all untreated ones have? 0: from none.
+
+    A run that has numbers again does not count: in float16 an update may be left out until the scale fits.
+    """
+    found: list[int] = []
+    for each in treated:
+        count = min([len(each), *(len(side) for side in untreated)])
+        theirs = np.isfinite(np.asarray(each[:count], np.float64))
+        own = np.isfinite(np.array([side[:count] for side in untreated], np.float64)).all(axis=0)
+        good = np.flatnonzero(theirs | ~own)
+        last = int(good[-1]) + 1 if good.size else 0
+        if last < count:
+            found.append(last + 1)
+    return min(found, default=0)
+
+
 def _differences(one: Sequence[float], other: Sequence[float]) -> Floats:
     """Relative differences of the losses that both have; infinite where only one is a number."""
     count = min(len(one), len(other))

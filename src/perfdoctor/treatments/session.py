@@ -437,6 +437,13 @@ class Session:
             )
         return found
 
+    def _not_finite_from(self, case: _Case) -> int:
+        """The first of the losses that a treatment leaves without numbers, counted from 1; 0: it has them.
+
+        No other precision and no larger batch is meant to do that.
+        """
+        return losses.not_finite_from([each.losses for each in self.untreated], [each.losses for each in case.reports])
+
     def _conclude(self) -> None:
         for case in self.waiting:
             self.left_out[case.names[0]] = "the budget has no room for it: --budget, or --fix"
@@ -452,8 +459,10 @@ class Session:
 
     def _judge_numbers(self, case: _Case) -> None:
         is_declared = any(each.treatment.changes_numerics for each in case.arms)
-        found = self.loss(case)
-        if is_declared:
+        found, first_lost = self.loss(case), self._not_finite_from(case)
+        if first_lost:
+            case.verdict, case.why = "changes the numbers", f"losses are not numbers from loss {first_lost} on"
+        elif is_declared:
             if case.verdict == "keep" and not self.accepts_numerics:
                 case.verdict = "changes the numbers"
                 case.why = "another training" if found.verdict == "another training" else "it is another precision"
@@ -472,7 +481,7 @@ class Session:
         for case in sorted(self.cases, key=lambda each: each.change.likely if each.change else 0.0):
             is_declared = any(each.treatment.changes_numerics for each in case.arms)
             is_same = self.accepts_numerics if is_declared else self.loss(case).verdict != "differs"
-            if case.verdict == "keep" and is_same:
+            if case.verdict == "keep" and is_same and not self._not_finite_from(case):
                 kept.setdefault(case.arms[0].treatment.group or case.names[0], case)
         return list(kept.values())
 
