@@ -38,6 +38,12 @@ def test_an_unseeded_program_cannot_be_judged():
     assert "seed" in found.why
 
 
+@pytest.mark.parametrize(("apart", "verdict"), [(3e-4, "not judged"), (5e-5, "not judged"), (2e-6, "rounding")])
+def test_an_unseeded_language_model_is_known_though_it_begins_near_the_logarithm_of_its_vocabulary(apart, verdict):
+    first, second, treated = ([10.9 * (1 + apart * each), 10.7, 10.5] for each in (0, 1, 0.5))
+    assert compared([first, second], [treated], None).verdict == verdict
+
+
 def test_without_a_loss_nothing_is_known():
     assert compared([[]], [ONE], None).verdict == "unknown"
 
