@@ -14,6 +14,10 @@ from perfdoctor.treatments.records import LossDifference, ShareRange, Together, 
 POISON = "</script><img src=x onerror=alert(1)>[red]\x1b[31m\u202e"
 
 
+UNDECIDED = TriedFix("a", "A", "", "not decided", measured=ShareRange(-0.01, 0.2, 0.4))
+CHANGING = TriedFix("b", "B", "", "changes the numbers", measured=ShareRange(0.1, 0.2, 0.3))
+
+
 def result(**facts):
     rows = [
         TriedFix("broken", "Break", "", "failed", POISON),
@@ -82,9 +86,11 @@ def test_json_has_each_row_and_unknown_ends_are_null():
     ("facts", "said"),
     [
         ({"together": None, "rows": []}, "no fix to try"),
-        ({"together": None}, "Only fixes that change the numbers"),
-        ({"together": None, "rows": result().rows[:1]}, "None of the fixes"),
-        ({"together": None, "rows": [TriedFix("a", "A", "", "not decided")]}, "Not enough was measured"),
+        ({"together": None, "rows": [CHANGING]}, "Only fixes that change the numbers"),
+        ({"together": None, "rows": [CHANGING, UNDECIDED]}, "Not enough was measured"),
+        ({"together": None, "rows": result().rows[2:]}, "None of the fixes that were tried is shown to make"),
+        ({"together": None, "rows": result().rows[:1]}, "None of the fixes that were tried makes"),
+        ({"together": None, "rows": [UNDECIDED]}, "Not enough was measured"),
     ],
 )
 def test_without_a_fix_to_keep_the_verdict_says_why(facts, said):

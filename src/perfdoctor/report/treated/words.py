@@ -35,11 +35,14 @@ def verdict(result: TreatResult) -> str:
         return f"Keep {_names(best.fixes)}: {_saves(best.measured)}."
     if not result.rows:
         return "There is no fix to try."
-    if any(row.verdict == "changes the numbers" for row in result.rows):
-        return "Only fixes that change the numbers make this training faster, if any."
-    if all(row.verdict in ("no effect", "slower", "failed", "nothing to change") for row in result.rows):
-        return "None of the fixes that were tried makes this training faster."
-    return "Not enough was measured to keep a fix."
+    if any(row.verdict == "not decided" for row in result.rows):
+        return "Not enough was measured to keep a fix."
+    changing = [row.measured for row in result.rows if row.verdict == "changes the numbers"]
+    if any(each is not None and each.low is not None and each.low > 0 for each in changing):
+        return "Only fixes that change the numbers make this training faster."
+    if changing:
+        return "None of the fixes that were tried is shown to make this training faster."
+    return "None of the fixes that were tried makes this training faster."
 
 
 def _names(fixes: tuple[str, ...]) -> str:
