@@ -130,7 +130,7 @@ class TimedSteps(Struct, frozen=True):
     """The lengths of consecutive steps of a process, in ns, from `start_unix_ns` on, as far as they were timed.
 
     Those from `recorded[0]` on, up to `recorded[1]` and without it, were lengthened by recording. `clock`: `host`, as a
-    host sees its steps end, which may be ahead of its GPU.
+    host sees its steps end, which may be ahead of its GPU, or `device`, between events in the GPU's stream.
     """
 
     start_unix_ns: int

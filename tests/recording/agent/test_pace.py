@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from perfdoctor.recording.tools import torch_profiler
 sys.path.insert(0, str(torch_profiler.AGENT))
 from perfdoctor_agent import pace
 from perfdoctor_agent.pace import StepEnds, unrecorded
+from perfdoctor_agent.whole_run import WholeRun
 
 sys.path.remove(str(torch_profiler.AGENT))
 
@@ -41,7 +43,8 @@ def test_a_disturbed_step_does_not_count():
 class DeviceClock:
     """Events of a GPU whose steps take so many ms each, behind a first one of 50 ms."""
 
-    def __init__(self, steps_ms: list[int]) -> None:
+    def __init__(self, steps_ms: list[int], hangs_at_ms: float = math.inf) -> None:
+        self.hangs_at_ms = hangs_at_ms
         self.moments_ms = list(itertools.accumulate([0, 50, *steps_ms]))
         self.cuda = SimpleNamespace(
             is_initialized=lambda: True, is_current_stream_capturing=lambda: False, Event=lambda **_: self.event()
@@ -50,7 +53,11 @@ class DeviceClock:
     def event(self) -> SimpleNamespace:
         at_ms = self.moments_ms.pop(0)
         return SimpleNamespace(
-            at_ms=at_ms, record=lambda: None, synchronize=lambda: None, elapsed_time=lambda later: later.at_ms - at_ms
+            at_ms=at_ms,
+            record=lambda: None,
+            query=lambda: at_ms < self.hangs_at_ms,
+            synchronize=lambda: None,
+            elapsed_time=lambda later: later.at_ms - at_ms,
         )
 
 
@@ -90,3 +97,21 @@ def test_page_faults_that_the_profiler_spares_the_program_are_added(monkeypatch)
 
 def test_the_first_touch_of_a_page_costs_something():
     assert 0 <= pace._fault_ns() < MS
+
+
+@pytest.mark.parametrize(
+    ("torch", "events", "waits", "timed_ms"),
+    [
+        (DeviceClock([20, 30, 40]), True, True, [50, 20, 30, 40]),
+        (DeviceClock([20, 30, 40], hangs_at_ms=90), True, False, [50, 20]),
+        (DeviceClock([20, 30, 40]), False, True, [5] * 4),
+        (NO_GPU, True, True, [5] * 4),
+    ],
+)
+def test_steps_of_a_trial_are_those_of_the_gpu_though_the_host_launches_ahead(torch, events, waits, timed_ms):
+    run = WholeRun(torch, "", "", samples=False, events=events)
+    for number in range(5):
+        run.step_ended("sgd", number * 5 * MS)
+    found = run.timed(waits=waits)
+    assert found["lengths_ns"] == [each * MS for each in timed_ms]
+    assert found["clock"] == ("host" if timed_ms[0] == 5 else "device")

@@ -144,7 +144,8 @@ class Agent:
         return AgentReport(given["reports"], given["pass"], str(self.torch.__version__), given.get("report", ""))
 
     def _new_whole_run(self) -> WholeRun | None:
-        return WholeRun(self.torch, *self.report.whole_run_file, samples=bool(self.settings["steps"]))
+        facts = {"samples": bool(self.settings["steps"]), "events": self.treated is not None}
+        return WholeRun(self.torch, *self.report.whole_run_file, **facts)
 
     def _new_step_finder(self) -> StepFinder:
         # torch.profiler warms up during one step, the last skipped one.
@@ -540,7 +541,7 @@ class Agent:
             self._write_unrecorded()
             if self.whole_run is not None:
                 self.whole_run.end()
-                self.report.facts["timed"] = self.whole_run.timed()
+                self.report.facts["timed"] = self.whole_run.timed(waits=not is_killed)
             self._off()
             if self.report.facts["steps_seen"] or not self.is_fork:
                 if self.treated is not None:

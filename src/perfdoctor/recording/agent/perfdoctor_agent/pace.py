@@ -79,7 +79,7 @@ class StepEnds:
         if any(event is not None for _, event in ends):
             events = [event for _, event in ends if event is not None]
             events[-1].synchronize()
-            return DEVICE, [round(a.elapsed_time(b) * 1e6) for a, b in zip(events, events[1:])][1:]
+            return DEVICE, between_ns(events)[1:]
         times = [now_ns for now_ns, _ in ends]
         return HOST, [b - a for a, b in zip(times, times[1:])][1:]
 
@@ -137,6 +137,11 @@ def _fault_ns() -> float:
                 pages[at] = 1
             times.append(time.perf_counter_ns())
     return (times[1] - times[0] - (times[2] - times[1])) / _PAGES
+
+
+def between_ns(events: list[Any]) -> list[int]:
+    """The ns from each event, which is over, to the next one, by the GPU's clock."""
+    return [round(a.elapsed_time(b) * 1e6) for a, b in zip(events, events[1:])]
 
 
 def event_here(torch: Any) -> Any:

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perfdoctor_agent import private
+from perfdoctor_agent.pace import DEVICE, HOST, between_ns, event_here
 
 #: 100 samples a second of the first ten seconds, then 50: a tenth of three seconds is known to ± 2 points. A sample
 #: takes some 20 µs, and as much again to wake up.
@@ -47,15 +48,21 @@ _GOLDEN = 0.618033988749895
 
 
 class WholeRun:
-    """The steps of one process, and `samples` of its stack. `begin` at its first step, `write` at its end."""
+    """The steps of one process, and `samples` of its stack. `begin` at its first step, `write` at its end.
 
-    def __init__(self, torch: Any, folder: str, name: str, *, samples: bool) -> None:
+    `events`: steps are timed by the GPU's clock where one is at work: a host that launches ahead of its GPU ends them
+    as fast as it launches.
+    """
+
+    def __init__(self, torch: Any, folder: str, name: str, *, samples: bool, events: bool = False) -> None:
         self.torch, self.path, self.has_samples = torch, os.path.join(folder, name), samples
+        self.has_events = events
         self.is_on = False
         self.parameter_bytes = 0
         self._optimizers: set[int] = set()
         self.ends: dict[Any, array[int]] = {}
         self.sites: dict[Any, array[int]] = {}
+        self.events: dict[Any, list[Any]] = {}
         self.known_sites: dict[tuple[Any, int, Any], int] = {}  # code and line that ask for a step, code that calls it
         self.windows: list[list[int]] = []  # steps that recording made longer: the first, and the one behind the last
         self.samples = [array("q"), array("l"), array("b"), array("q")]  # time, stack, evaluating, bytes written
@@ -108,6 +115,8 @@ class WholeRun:
         if len(ends) < _MOST_STEPS:
             ends.append(now_ns)
             self.sites[kind].append(self._site())
+            if self.has_events and len(ends) <= _MOST_REPORTED:
+                self.events.setdefault(kind, []).append(event_here(self.torch))
         if self._evaluated:  # a model in evaluation mode that is trained all the same is a part that is frozen
             self._evaluated.clear()
 
@@ -115,10 +124,11 @@ class WholeRun:
         """Keep the ends of this kind alone."""
         for each in [other for other in self.ends if other != kind]:
             del self.ends[each], self.sites[each]
+            self.events.pop(each, None)
 
     def begin_anew(self) -> None:
         """Drop the steps so far: they were none of the training."""
-        for each in (self.ends, self.sites, self.windows):
+        for each in (self.ends, self.sites, self.events, self.windows):
             each.clear()
         self._is_recorded = False
 
@@ -239,17 +249,35 @@ class WholeRun:
 
     # --- the end ---
 
-    def timed(self) -> dict[str, Any]:
-        """The lengths of the first steps, for the process's report; empty without two of them."""
+    def timed(self, *, waits: bool = True) -> dict[str, Any]:
+        """The lengths of the first steps, for the process's report; empty without two of them.
+
+        `waits`: for the GPU to end its last step. One that hangs never does.
+        """
         ends = list(self._ends()[:_MOST_REPORTED])
         if len(ends) < 3:
             return {}
         first, behind = self.windows[0] if self.windows else (0, 0)
+        on_device = self._by_events(waits=waits)
         return {
-            "start_unix_ns": self.begun_unix_ns + ends[0] - self.begun_ns, "clock": "host",
-            "lengths_ns": [b - a for a, b in zip(ends, ends[1:])],
+            "start_unix_ns": self.begun_unix_ns + ends[0] - self.begun_ns, "clock": DEVICE if on_device else HOST,
+            "lengths_ns": on_device or [b - a for a, b in zip(ends, ends[1:])],
             "recorded": [first, behind if behind >= 0 else len(ends) - 1],
         }  # fmt: skip
+
+    def _by_events(self, *, waits: bool) -> list[int]:
+        """The steps by the GPU's clock; empty where it did not see the end of each, or two GPUs did."""
+        events = list(max(self.events.values(), key=len, default=[]))
+        if None in events:
+            return []
+        try:
+            if events and waits:
+                events[-1].synchronize()
+            while events and not events[-1].query():
+                events.pop()
+            return between_ns(events)
+        except Exception:  # an error of the GPU's, which ends the program
+            return []
 
     def _ends(self) -> array[int]:
         return max(self.ends.values(), key=len, default=array("q"))
