@@ -55,6 +55,13 @@ def test_nine_trials_are_the_range():
     assert saving(rows[:8]) == Saving(10, 30, 40)
 
 
+def test_what_another_fix_saved_says_nothing_of_the_advice():
+    others = [{**ROW, "fix": name, "measured_likely": -1.2} for name in ("no_workers", "prefetch_more")]
+    found = as_measured(diagnosis(), others, {**ADVISED, "prefetch_more": "prefetch_factor="})
+    assert found == diagnosis()
+    assert saving([*others * 8, {**ROW, "fix": "edit", "source": "compare", "measured_likely": 0.05}]).low == 5
+
+
 def test_no_range_goes_beyond_the_step():
     assert saving([{**ROW, "measured_likely": 2.0}]).high == 99
 

@@ -42,7 +42,8 @@ def test_a_file_that_is_no_treatment_is_said_to_be_none(tmp_path, text, why):
 
 
 def finding(rule, times=1.5, **values):
-    return DiagnosedFinding(rule, _Speedup(times - 0.1, times, times + 0.1), values)
+    fixes = tuple(_Fix(each.how) for each in load_rules()[rule].fixes)
+    return DiagnosedFinding(rule, _Speedup(times - 0.1, times, times + 0.1), values, fixes)
 
 
 def test_findings_choose_treatments_and_their_values():
@@ -54,6 +55,16 @@ def test_findings_choose_treatments_and_their_values():
     assert {arm.name for arm in chosen if not arm.rule} == {
         name for name, one in SHIPPED.items() if one.anyway and "input-wait" not in one.rules
     }
+
+
+def test_what_a_finding_predicts_is_predicted_of_what_it_advises_alone():
+    chosen, _ = arms(SHIPPED, [finding("input-wait"), finding("small-collectives")], Machine(cores=8, ranks=2))
+    of_rule = {arm.name: arm.promised is not None for arm in chosen if arm.rule}
+    assert of_rule["loader_workers"]
+    assert of_rule["merged_all_reduces"]
+    assert not of_rule["no_workers"]
+    assert not of_rule["one_worker"]
+    assert not of_rule["ddp_large_buckets"]
 
 
 def test_what_the_finding_advises_comes_first_and_a_second_one_of_its_group_last():

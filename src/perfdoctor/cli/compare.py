@@ -161,9 +161,11 @@ def _remember(comparison: Comparison, settings: Mapping[str, str]) -> None:
 def promise_rows(comparison: Comparison, settings: Mapping[str, str]) -> list[dict[str, object]]:
     """Rows of the ledger: the promise of each rule whose finding is gone, on a GPU, as shares of the step before.
 
-    `settings`: of AFTER. What was edited nobody knows: the fix is `edit`. Without a GPU a recording does not say on
+    `settings`: of AFTER. What was edited nobody knows: the fix is `EDIT`. Without a GPU a recording does not say on
     what kind of machine it was made.
     """
+    from perfdoctor.history.promises import EDIT
+
     step_ns = comparison.step.before.mean_ns
     if not settings.get("GPU") or comparison.may_be_two_programs:
         return []
@@ -175,7 +177,7 @@ def promise_rows(comparison: Comparison, settings: Mapping[str, str]) -> list[di
         shares = [ns / step_ns for ns in (each.low, each.likely, each.high, each.shown_ns)]
         key = repr((comparison.before, comparison.after, each.rules, shares))
         rows.append({
-            "id": hashlib.sha256(key.encode()).hexdigest()[:12], "rule": each.rules[0], "fix": "edit",
+            "id": hashlib.sha256(key.encode()).hexdigest()[:12], "rule": each.rules[0], "fix": EDIT,
             "machine": settings["GPU"], "torch": settings.get("torch", ""), "size": "", "promised_low": shares[0],
             "promised_likely": shares[1], "promised_high": shares[2], "measured_likely": shares[3],
             "pairs": min(comparison.step.before.runs, comparison.step.after.runs), "verdict": each.kept,

@@ -1,9 +1,10 @@
 """What does a diagnosis say where its fixes were tried on this kind of machine before?
 
-A prediction rests on trainings that others measured (diagnosis/calibration.py). Fixes that were tried here are nearer:
-a range is widened to hold what they saved, and from nine trials on it is theirs alone, as the least and the greatest of
-nine hold the next one in 80 of 100 cases, which is what the range stands for. A fix that was measured to hurt this
-project is no longer advised.
+A prediction rests on trainings that others measured (diagnosis/calibration.py). Trials here of the fix that it is made
+for are nearer: its range is widened to hold what they saved. From nine on it goes from the least to the greatest of
+them, which hold the next one in 80 of 100 cases, as a range is to do, and to the likely value, which stays what was
+predicted: later trials are held against that. Trials of what the advice does not begin with say nothing of it. A fix
+that was measured to hurt this project is no longer advised.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from perfdoctor.history.promises import in_words
+from perfdoctor.history.promises import EDIT, in_words
 from perfdoctor.patterns import regex
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Fix, with_symptoms
@@ -37,26 +38,28 @@ def as_measured(diagnosis: Diagnosis, rows: Sequence[_Row], advised_by: Mapping[
         return diagnosis
 
     def measured(advice: Advice) -> Advice:
-        symptoms = tuple(map(measured, advice.symptoms))
-        return _measured(replace(advice, symptoms=symptoms), by_rule.get(advice.rule, ()), diagnosis, advised_by)
+        of_rule = by_rule.get(advice.rule, ())
+        harmless = replace(_without_harm(advice, of_rule, advised_by), symptoms=tuple(map(measured, advice.symptoms)))
+        return _measured(harmless, _of_first_fix(harmless, of_rule, advised_by), diagnosis)
 
     findings = tuple(map(measured, diagnosis.findings))
     said = tuple(
         f"{each.title}: {text[0].lower()}{text[1:].removesuffix('.')}"
-        for each in with_symptoms(diagnosis.findings)
-        if (text := in_words([row for row in by_rule.get(each.rule, ()) if row["measured_likely"] is not None]))
+        for each in with_symptoms(findings)
+        if (text := in_words(_of_first_fix(each, by_rule.get(each.rule, ()), advised_by)))
     )
     return replace(diagnosis, findings=findings, notes=(*diagnosis.notes, *said))
 
 
-def _measured(advice: Advice, rows: Sequence[_Row], diagnosis: Diagnosis, advised_by: Mapping[str, str]) -> Advice:
-    if not rows:
-        return advice
-    advice = _without_harm(advice, rows, advised_by)
+def _of_first_fix(advice: Advice, rows: Sequence[_Row], advised_by: Mapping[str, str]) -> list[_Row]:
+    """Measurements of what the advice begins with, for which the saving is predicted: tried fixes, and edits."""
+    names = {EDIT, *(_advised(advice.fixes[0], advised_by) if advice.fixes else ())}
+    return [row for row in rows if row["fix"] in names and row["measured_likely"] is not None]
+
+
+def _measured(advice: Advice, rows: Sequence[_Row], diagnosis: Diagnosis) -> Advice:
     ratios = sorted(
-        row["measured_likely"] / row["promised_likely"]
-        for row in rows
-        if row["measured_likely"] is not None and (row["promised_likely"] or 0) > 0
+        row["measured_likely"] / row["promised_likely"] for row in rows if (row["promised_likely"] or 0) > 0
     )
     saving, base_ns = advice.saving_ns_per_step, diagnosis.base_ns
     if not ratios or not saving.likely or not base_ns or advice.basis == "run":

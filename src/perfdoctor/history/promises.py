@@ -26,6 +26,8 @@ _LARGEST = "10 GB and more"
 _LISTED = 10_000
 #: Where a row comes from, if another history had it: that may be of other projects.
 _MERGED = "merged"
+#: The fix of a row that was measured by comparing two runs, between which nobody knows what was edited.
+EDIT = "edit"
 
 
 def size_class(parameter_bytes: int) -> str:

@@ -103,7 +103,10 @@ class Machine(Struct, frozen=True):
 
 
 class Arm(Struct, frozen=True):
-    """A treatment to be tried, with its values, the rule that suggests it ("": none), and what that predicts."""
+    """A treatment to be tried, with its values, the rule that suggests it ("": none), and what that predicts of it.
+
+    A finding predicts what its own advice saves: of a treatment that this does not name nothing is predicted.
+    """
 
     treatment: Treatment
     values: Mapping[str, Any]
@@ -154,9 +157,9 @@ def arms(
             left_out[name] = f"it needs torch {each.since}"
         else:
             values, place = _values(machine, found), _advised_at(each, found)
-            chosen.append(
-                Arm(each, values, found.rule, found.promised, place) if found is not None else Arm(each, values)
-            )
+            promised = found.promised if found is not None and math.isfinite(place) else None
+            chosen.append(Arm(each, values, found.rule if found is not None else "", promised, place))
+    chosen.sort(key=lambda arm: -_likely(by_rule[arm.rule]) if arm.rule else 0.0)
     return _in_order(chosen), left_out
 
 

@@ -1,6 +1,7 @@
 """Double the batch."""
 
 RULES = ("memory-headroom", "small-batch", "small-kernels", "launch-bound")
+ADVICE = r"batch_size=2 \* batch_size"
 TOUCHES = "`batch_size` of torch.utils.data.DataLoader and BatchSampler"
 SINCE = "1.0"
 BY_ARGUMENTS = True

@@ -1,6 +1,7 @@
 """Keep activations instead of computing them again."""
 
 RULES = ("recomputation",)
+ADVICE = r"gradient_checkpointing_disable"
 TOUCHES = "torch.utils.checkpoint.checkpoint"
 SINCE = "1.0"
 RISK = "Memory grows by the activations of all layers."

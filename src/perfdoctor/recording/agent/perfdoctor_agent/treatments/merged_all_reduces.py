@@ -1,6 +1,7 @@
 """Add gradients up in one message instead of one for each parameter."""
 
 RULES = ("exposed-communication", "small-collectives", "peer-waits", "rank-skew")
+ADVICE = r"all_reduce\(flat\)"
 TOUCHES = "torch.distributed.all_reduce of gradients, one behind the other, between backward pass and update"
 SINCE = "1.11"
 RISK = "Gradients that the program changes between two of these calls are sent as they were at the first one."

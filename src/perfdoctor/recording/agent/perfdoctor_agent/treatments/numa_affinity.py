@@ -1,6 +1,7 @@
 """Keep each rank on the cores of one NUMA node."""
 
 RULES = ("rank-skew", "cpu-oversubscription", "slow-host-link")
+ADVICE = r"numactl --cpunodebind"
 TOUCHES = "the cores on which the process may run"
 SINCE = "1.0"
 RISK = "Cores of other nodes stay unused by this rank."
