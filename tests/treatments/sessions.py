@@ -39,7 +39,13 @@ class FakeRuns:
         losses = self.losses.get(self.made[-1], LOSSES)
         touched = {each.name: int(self.factors.get(each.name) is not None) for each in (*arms, *dry)}
         return TrialReport(
-            lengths, wall_s=10, start_s=3, touched=touched, losses=losses, others=self.others(len(self.made))
+            lengths,
+            wall_s=10,
+            start_s=3,
+            touched=touched,
+            losses=losses,
+            others=self.others(len(self.made)),
+            nudged=int(nudge),
         )
 
 

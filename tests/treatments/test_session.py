@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from treatments.sessions import LOSSES, FakeRuns, arm, session, verdicts
 
 from perfdoctor.recording.treated_run import TrialReport
@@ -158,6 +159,26 @@ def test_where_no_control_was_made_rounding_is_not_called_other_numbers():
     row = made.result().rows[0]
     assert (row.verdict, row.why) == ("not decided", "losses differ from loss 1 on; for a control it was interrupted")
     assert made.best() is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"nudged": 0}, "in the control no parameter could be moved"),
+        ({"why": "exit code 1: no space", "code": 1}, "the control failed: exit code 1: no space"),
+    ],
+)
+def test_a_control_that_moved_nothing_or_failed_is_none(facts, why):
+    class Unmoved(FakeRuns):
+        def __call__(self, arms, *, nudge=False, **given):
+            report = super().__call__(arms, nudge=nudge, **given)
+            return replace(report, **facts) if nudge else report
+
+    rounded = tuple(each * (1 + 1e-7) for each in LOSSES)
+    made = Session(Unmoved({"good": 0.6}, losses={"good": rounded}), [arm("good")], budget_s=3600, cores=2)
+    made.go()
+    row = made.result().rows[0]
+    assert (row.verdict, row.why) == ("not decided", f"losses differ from loss 1 on; {why}")
 
 
 def test_a_pair_that_others_disturbed_is_made_anew():

@@ -72,6 +72,7 @@ class _Facts(Struct, frozen=True):
     touched: dict[str, int] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     losses: tuple[float | None, ...] = ()
+    nudged: int = 0
     checksum: str = ""
     host_bytes: int = 0
     gpu_bytes: int = 0
@@ -96,6 +97,8 @@ class TrialReport(Struct, frozen=True):
     torch: str = ""
     touched: Mapping[str, int] = field(default_factory=dict)
     losses: tuple[float, ...] = ()
+    #: So many parameters were moved by roundings.
+    nudged: int = 0
     checksum: str = ""
     host_bytes: int = 0
     gpu_bytes: int = 0
@@ -172,6 +175,7 @@ def _report(reports: Sequence[ProcessReport], ended: launch.Ended, log: Path) ->
         torch=first.torch if first else "",
         touched=facts.touched,
         losses=tuple(float("nan") if each is None else each for each in facts.losses),
+        nudged=facts.nudged,
         checksum=facts.checksum,
         host_bytes=sum(_facts(report).host_bytes for report in reports),
         gpu_bytes=sum(_facts(report).gpu_bytes for report in reports),

@@ -146,6 +146,7 @@ class Session:
         self.untreated: list[TrialReport] = []
         self.together: _Case | None = None
         self.control: TrialReport | None = None
+        self.why_uncontrolled = ""
         self.made: list[TrialRun] = []
         self.scouted: TrialReport | None = None
         self.longest_s = 0.0
@@ -421,14 +422,23 @@ class Session:
             is_declared = any(each.treatment.changes_numerics for each in case.arms)
             if not is_declared and losses.compared(plain, treated, None).verdict == "differs":
                 if self.clock() + self._expected_s() <= self.ends:
-                    self.control = self._made((), nudge=True)
+                    self._make_control()
                 return
+
+    def _make_control(self) -> None:
+        control = self._made((), nudge=True)
+        if control.why:
+            self.why_uncontrolled = f"the control failed: {control.why}"
+        elif not control.nudged:
+            self.why_uncontrolled = "in the control no parameter could be moved"
+        else:
+            self.control = control
 
     def loss(self, case: _Case) -> LossDifference:
         """The losses of a case against the untreated ones."""
         if any(each.treatment.other_training for each in case.arms):
             return LossDifference("another training")
-        control = self.control.losses if self.control is not None and not self.control.why else None
+        control = self.control.losses if self.control is not None else None
         found = losses.compared([e.losses for e in self.untreated], [e.losses for e in case.reports], control)
         sums = [{each.checksum for each in side if each.checksum} for side in (self.untreated, case.reports)]
         if all(sums) and len(sums[0]) == 1:
@@ -469,7 +479,8 @@ class Session:
         elif found.verdict == "differs" and self.control is None:
             # Whether it is more than roundings is what the control would have shown.
             if case.verdict == "keep":
-                case.verdict, case.why = "not decided", f"losses differ {found.why}; for a control {self.why_ended}"
+                why = self.why_uncontrolled or f"for a control {self.why_ended}"
+                case.verdict, case.why = "not decided", f"losses differ {found.why}; {why}"
         elif found.verdict == "differs":
             case.verdict, case.why = "changes the numbers", f"losses differ {found.why}"
 

@@ -64,14 +64,14 @@ for step in range(100):
 """
 
 
-def run(folder: Path, kind: str, names: list[str]) -> tuple[TrialReport, str]:
+def run(folder: Path, kind: str, names: list[str], **facts: bool) -> tuple[TrialReport, str]:
     known = catalogue.shipped()
     folder.mkdir()
     (folder / "program.py").write_text(PROGRAM)
     command = (torch_python(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "program.py")
     program = TrialProgram((*command, kind), {**os.environ, "OMP_NUM_THREADS": "1"}, folder)
     treatments = tuple({"name": name, "file": known[name].file, "values": {}} for name in names)
-    report = run_trial(program, TrialOrder(1, treatments, end_after=12, limit_s=200), folder / "trial")
+    report = run_trial(program, TrialOrder(1, treatments, end_after=12, limit_s=200, **facts), folder / "trial")
     printed = [line for line in (folder / "trial" / "output.log").read_text().splitlines() if line.startswith("is ")]
     assert report.why == "", (folder / "trial" / "output.log").read_text()
     assert (report.ranks, report.here) == (2, 2)
@@ -100,6 +100,12 @@ def test_layers_are_gathered_ahead_and_the_training_is_the_same(
     treated, said = run(tmp_path / "treated", kind, ["fsdp_prefetch"])
     assert said == after
     assert treated.losses == pytest.approx(plain.losses, rel=1e-6)
+
+
+def test_parameters_that_ranks_share_out_are_moved_and_summed_up_too(tmp_path: Path) -> None:
+    moved, _ = run(tmp_path / "moved", "fsdp2", [], nudge=True, bitwise=True)
+    assert moved.nudged == 14  # all of them
+    assert len(moved.checksum) == 64
 
 
 def test_gradients_are_sent_in_one_message_also_beside_a_loss_that_is_added_up(tmp_path: Path) -> None:

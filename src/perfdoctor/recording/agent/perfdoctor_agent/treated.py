@@ -41,6 +41,7 @@ class Treated:
         self._on_device: list[Any] = []
         self._optimizers: list[Any] = []
         self._parameter_bytes = 0
+        self._nudged = 0
         self._is_inside = False
         for each in settings["treatments"]:
             self._apply(each["name"], each["file"], Given(torch, each["values"], is_dry=each.get("is_dry", False)))
@@ -111,11 +112,12 @@ class Treated:
             return
         torch = self.torch
         with torch.no_grad():
-            for each in self._parameters(optimizer):
+            for each in map(_here, self._parameters(optimizer)):
                 if each.is_floating_point():
                     signs = torch.arange(each.numel(), device=each.device).remainder(2).mul(2).sub(1).view(each.shape)
                     roundings = _ROUNDINGS if each.element_size() > 2 else 1  # sums of 16 bits are kept in 32
                     each.mul_(1 + roundings * torch.finfo(each.dtype).eps * signs.to(each.dtype))
+                    self._nudged += 1
 
     def _parameters(self, *optimizers: Any) -> list[Any]:
         return [each for one in optimizers for group in one.param_groups for each in group["params"]]
@@ -124,7 +126,7 @@ class Treated:
         if not self.settings["bitwise"]:
             return ""
         found = hashlib.sha256()
-        for each in self._parameters(*self._optimizers):
+        for each in map(_here, self._parameters(*self._optimizers)):
             found.update(each.detach().cpu().contiguous().view(-1).view(self.torch.uint8).numpy().tobytes())
         return found.hexdigest()
 
@@ -140,7 +142,7 @@ class Treated:
         on_gpu = cuda.is_available() and cuda.is_initialized()
         return {
             "touched": {name: each.touched for name, each in self.given.items()}, "errors": self.errors,
-            "losses": _quietly(self._read, []), "checksum": _quietly(self._checksum, ""),
+            "losses": _quietly(self._read, []), "nudged": self._nudged, "checksum": _quietly(self._checksum, ""),
             "host_bytes": _quietly(_held_bytes, 0), "threads": _quietly(self.torch.get_num_threads, 0),
             "parameter_bytes": self._parameter_bytes, "handed": self.turns.handed,
             "gpu_bytes": _quietly(cuda.max_memory_allocated, 0) if on_gpu else 0,
@@ -150,6 +152,11 @@ class Treated:
         while self._on_device:
             self._losses.append(float(self._on_device.pop(0)))
         return list(self._losses)
+
+
+def _here(parameter: Any) -> Any:
+    """What this rank holds of a parameter: FSDP2 and tensor parallelism share them out, as DTensors."""
+    return parameter.to_local() if hasattr(parameter, "to_local") else parameter
 
 
 def _held_bytes() -> int:
