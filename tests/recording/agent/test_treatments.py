@@ -256,12 +256,20 @@ print(len(list(loader)), given.touched)
 COPIES = """
 said = []
 torch.Tensor.is_pinned = lambda _: True
-torch.Tensor.to = torch.Tensor.cuda = lambda tensor, *args, **kwargs: said.append(kwargs.get("non_blocking"))
-treat("pin_memory")
+
+class Moved:
+    def __init__(self, _tensor, *args, non_blocking=None):
+        self.is_cuda = args != ("cpu",)
+        said.append(non_blocking)
+
+torch.Tensor.to = torch.Tensor.cuda = lambda *args, **kwargs: Moved(*args, **kwargs)
+given = treat("pin_memory")
 batch = torch.ones(1)
+batch.to("cpu")
+print(said.pop(), given.touched, end=" ")
 batch.to("cuda"), batch.to("cuda", torch.float32), batch.cuda(), batch.cuda(0)
 batch.to(torch.float32, True), batch.cuda(0, True), batch.cuda(0, False), batch.to("cuda", non_blocking=False)
-print(said)
+print(said, given.touched)
 """
 SHUFFLED = """
 from torch.utils.data import DataLoader, TensorDataset
@@ -303,7 +311,7 @@ def test_workers_that_are_kept_shuffle_later_epochs_as_new_ones(before: int, nam
     (PRECISION, "float32 float32 float32 float32 int64 4 tuple\nTrue"), (NO_GRADIENTS, "trained"),
     ("OFTEN = False" + CLOSURE, "1 1 0 True True True"), ("OFTEN = True" + CLOSURE, "0 1 0 True False True"),
     (NODES, "[] [[0, 1]] [[0, 1], [2, 3]]"), (ALONE, "4 1"),
-    (COPIES, "[True, True, True, True, None, None, None, False]"),
+    (COPIES, "True 0 [True, True, True, True, None, None, None, False] 4"),
 ], ids=["attention", "cudnn", "batches", "overflow", "precision", "no gradients", "closure", "lbfgs",
        "nodes", "alone", "copies"])  # fmt: skip
 def test_a_treatment_reaches_the_setting_of_torch(script: str, printed: str, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import torch.distributed as dist
 dist.init_process_group("gloo")
 torch.manual_seed(0)
 layers = [torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.BatchNorm1d(32), torch.nn.ReLU()) for _ in range(3)]
+teacher = torch.nn.Linear(32, 32).requires_grad_(False)
 kind = sys.argv[1]
 if kind == "ddp":
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers, torch.nn.Linear(32, 4)))
@@ -39,7 +40,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 inputs = torch.randn(16, 32)
 for step in range(100):
     optimizer.zero_grad()
-    loss = model(inputs).square().mean()
+    loss = model(teacher(inputs)).square().mean()
     loss.backward()
     if kind == "own":
         inputs = torch.randn(16, 32) + dist.get_rank()

@@ -25,13 +25,15 @@ def apply(torch, given):
     given.construct(fsdp.FullyShardedDataParallel, change)
 
     def sharded(module, _inputs):
-        """What is sharded inside the module that is called first is chained, in its order."""
-        first.remove()
+        """What is sharded inside the first such module that is trained is chained, in its order."""
         layers = [each for each in module.modules() if isinstance(each, fsdp.FSDPModule) and each is not module]
+        if len(layers) < 2 or not any(each.requires_grad for each in module.parameters()):
+            return  # an encoder or a teacher, which is called before it
+        called.remove()
         for layer, after in zip(layers, layers[1:]):
             layer.set_modules_to_forward_prefetch([after])
             after.set_modules_to_backward_prefetch([layer])
-        if len(layers) > 1:
-            given.touch()
+        given.touch()
 
-    first = torch.nn.modules.module.register_module_forward_pre_hook(sharded)
+    called = torch.nn.modules.module.register_module_forward_pre_hook(sharded)
+    given.at_first_update(called.remove)  # it would slow a program that has none

@@ -22,9 +22,13 @@ def apply(torch, given):
     def unwaited(original):
         def call(tensor, *args, **kwargs):
             says = "non_blocking" in kwargs or any(isinstance(each, bool) for each in args)  # it may be by position
-            if not says and len(args) < 3 and not tensor.is_cuda and tensor.is_pinned():
+            waits = not says and len(args) < 3 and not tensor.is_cuda and tensor.is_pinned()
+            if waits:
                 kwargs["non_blocking"] = True
-            return original(tensor, *args, **kwargs)
+            moved = original(tensor, *args, **kwargs)
+            if waits and moved.is_cuda:
+                given.touch()
+            return moved
 
         return call
 
