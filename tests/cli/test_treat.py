@@ -15,7 +15,8 @@ from warm_torch import ALL_AT_ONE, warm_python
 
 from perfdoctor.cli.treat import Asked, Treating, _launched_ranks, _variables, seconds
 from perfdoctor.recording.tools import nvml
-from perfdoctor.treatments.choice import DiagnosedRun
+from perfdoctor.treatments import catalogue
+from perfdoctor.treatments.choice import DiagnosedRun, arms, diagnosed
 
 PROGRAM = """
 import sys
@@ -160,8 +161,39 @@ def test_a_gpu_that_the_program_is_not_shown_is_none(
 
 
 @pytest.mark.parametrize(
+    ("recorded", "here", "gpu"),
+    [
+        ("NVIDIA H100", "NVIDIA A100", "NVIDIA A100"), ("NVIDIA H100", "", ""), ("", "NVIDIA A100", ""),
+        ("AMD Instinct MI300X", "", "AMD Instinct MI300X"),
+    ],
+)  # fmt: skip
+def test_a_run_that_is_named_may_be_of_a_machine_with_another_gpu(
+    recorded: str, here: str, gpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvml, "find", lambda: nvml.Devices((nvml.DriverGpu(0, here, "", 0),) if here else ()))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    gpus = [{"name": recorded}] if recorded else []
+    run = diagnosed(json.dumps({"run": {"gpus": gpus, "world_size": 1}}).encode())
+    asked = Asked((sys.executable, "x.py"), 60, (), (), tmp_path / "run", False, {}, True, False, False, 0, True)
+    assert Treating(asked, {}, tmp_path / "out").machine(run).gpu == gpu
+
+
+@pytest.mark.parametrize("command", ["torchrun --nproc-per-node gpu x.py", "mpirun -np 4 python x.py"])
+def test_a_fix_of_ranks_that_is_named_is_tried_where_the_command_does_not_say_how_many(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvml, "find", nvml.Devices)
+    asked = Asked((*command.split(),), 60, (), ("ddp_large_buckets",), None, False, {}, True, False, False, 0, True)
+    machine = Treating(asked, {}, tmp_path / "out").machine(DiagnosedRun())
+    assert [each.name for each in arms(catalogue.shipped(), (), machine, fixes=asked.fixes)[0]] == ["ddp_large_buckets"]
+
+
+@pytest.mark.parametrize(
     ("words", "ranks"),
-    [("torchrun --nproc-per-node 4 x.py", 4), ("torchrun --nproc_per_node=2 x.py", 2), ("python x.py", 1)],
-)
+    [
+        ("torchrun --nproc-per-node 4 x.py", 4), ("torchrun --nproc_per_node=2 x.py", 2), ("python x.py", 0),
+        ("torchrun --nproc-per-node gpu x.py", 0), ("torchrun --nnodes 2 --nproc-per-node 1 x.py", 0),
+    ],
+)  # fmt: skip
 def test_torchrun_says_how_many_ranks_there_are(words: str, ranks: int) -> None:
     assert _launched_ranks(words.split()) == ranks

@@ -62,6 +62,20 @@ def test_what_the_first_run_shows_to_be_absent_is_not_run_at_all():
     assert "absent" not in runs.made
 
 
+@pytest.mark.parametrize(("ranks", "verdict"), [(1, None), (2, "keep")])
+def test_the_first_run_shows_whether_there_are_ranks_to_treat(ranks, verdict):
+    class Ranks(FakeRuns):
+        def __call__(self, arms, **facts):
+            return replace(super().__call__(arms, **facts), ranks=ranks)
+
+    made = Session(
+        Ranks({"buckets": 0.6, "good": 0.6}), [arm("buckets", needs=("ranks",)), arm("good")], budget_s=3600, cores=2
+    )
+    made.go()
+    assert (verdicts(made).get("buckets"), verdicts(made)["good"]) == (verdict, "keep")
+    assert made.left_out == ({} if verdict else {"buckets": "the program has one rank"})
+
+
 def test_other_losses_are_other_numbers_and_roundings_are_not():
     wrong = tuple(each * 0.9 for each in LOSSES)
     rounded = tuple(each * (1 + 1e-7) for each in LOSSES)

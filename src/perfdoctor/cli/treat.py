@@ -278,19 +278,29 @@ class Treating:
         return ended.code
 
     def machine(self, run: DiagnosedRun) -> Machine:
-        from perfdoctor.recording.tools import nvml
         from perfdoctor.recording.treated_run import machine_facts
         from perfdoctor.treatments.choice import Machine
 
-        ranks = run.run.world_size or 1
-        if not run.run.world_size or self.asked.fixes:
-            ranks = max(ranks, _launched_ranks(self.asked.command))
-        gpu = run.run.gpus[0].name if run.run.gpus else ""
-        if self.asked.fixes and not gpu and not _hides_gpus({**self.program.environment, **self.asked.variables}):
-            gpus = nvml.find().gpus
-            gpu = gpus[0].name if gpus else ""
+        ranks = run.run.world_size or 0
+        if ranks < 2 and (not ranks or self.asked.fixes):
+            ranks = _launched_ranks(self.asked.command)
         facts: dict[str, Any] = machine_facts()
-        return Machine(ranks=ranks, gpu=gpu, torch=self.inspected.torch, **facts)
+        return Machine(ranks=ranks, gpu=self._gpu(run), torch=self.inspected.torch, **facts)
+
+    def _gpu(self, run: DiagnosedRun) -> str:
+        """The GPU that trials use: a run that was named may be of another machine."""
+        from perfdoctor.hardware.generations import NVIDIA, vendor
+        from perfdoctor.recording.tools import nvml
+
+        recorded = run.run.gpus[0].name if run.run.gpus else ""
+        if not recorded and not self.asked.fixes:
+            return ""
+        if recorded and (self.asked.run is None or vendor(recorded) not in ("", NVIDIA)):
+            return recorded  # NVML knows NVIDIA's alone
+        if _hides_gpus({**self.program.environment, **self.asked.variables}):
+            return ""
+        gpus = nvml.find().gpus
+        return gpus[0].name if gpus else ""
 
     # --- trials ---
 
@@ -420,10 +430,10 @@ def _hides_gpus(environment: Mapping[str, str]) -> bool:
 
 
 def _launched_ranks(command: Sequence[str]) -> int:
-    """The ranks that torchrun's own option asks for; 1 where it does not say."""
+    """The ranks that a launcher's own option asks for; 0 where it does not say how many there are altogether."""
     for word, following in zip(command, [*command[1:], ""], strict=True):
         name, _, value = word.partition("=")
         if name.replace("_", "-") in ("--nproc-per-node", "--num-processes"):
             number = value or following
-            return int(number) if number.isdecimal() else 1
-    return 1
+            return int(number) if number.isdecimal() and int(number) > 1 else 0  # of one each there may be several
+    return 0

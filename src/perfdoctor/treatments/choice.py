@@ -56,7 +56,7 @@ class _Gpu(Struct, frozen=True):
 
 class _Run(Struct, frozen=True):
     gpus: tuple[_Gpu, ...] = ()
-    world_size: int | None = 1
+    world_size: int | None = None
 
 
 class DiagnosedRun(Struct, frozen=True):
@@ -77,7 +77,7 @@ def diagnosed(document: bytes) -> DiagnosedRun:
 
 
 class Machine(Struct, frozen=True):
-    """What trials depend on. `ranks`: of the program, on this machine. `gpu`: "" without one."""
+    """What trials depend on. `ranks`: of the program, on this machine; 0: not known yet. `gpu`: "" without one."""
 
     cores: int = 1
     ranks: int = 1
@@ -96,7 +96,7 @@ class Machine(Struct, frozen=True):
     def has(self, need: str) -> bool:
         """Is this there? See catalogue.py for the names."""
         known = {
-            "cpu": not self.gpu, "cuda": bool(self.gpu), "ranks": self.ranks > 1, "numa": self.numa > 1,
+            "cpu": not self.gpu, "cuda": bool(self.gpu), "ranks": self.ranks != 1, "numa": self.numa > 1,
             "bf16": bool(self.gpu) or self.bf16, "compiler": self.compiler,
         }  # fmt: skip
         return known.get(need, False)
@@ -152,7 +152,7 @@ def arms(
         if not is_wanted:
             continue
         if missing := [need for need in each.needs if not machine.has(need)]:
-            left_out[name] = _MISSING[missing[0]]
+            left_out[name] = MISSING[missing[0]]
         elif machine.torch and _version(machine.torch) < _version(each.since):
             left_out[name] = f"it needs torch {each.since}"
         else:
@@ -185,7 +185,8 @@ def _in_order(chosen: Sequence[Arm]) -> list[Arm]:
     return [arm for _, arm in sorted(zip(places, likeliest, strict=True), key=lambda each: each[0])]
 
 
-_MISSING = {
+#: Why a treatment is not tried, by what it needs and is not there.
+MISSING = {
     "cpu": "the program trains on a GPU", "cuda": "there is no GPU", "ranks": "the program has one rank",
     "numa": "the machine has one NUMA node", "bf16": "the processor has no bfloat16",
     "compiler": "there is no C++ compiler",
@@ -198,12 +199,13 @@ def _likely(finding: DiagnosedFinding) -> float:
 
 def _values(machine: Machine, finding: DiagnosedFinding | None) -> dict[str, Any]:
     """The values of a treatment: of the machine, and what the finding advises."""
-    threads = max(machine.cores // machine.ranks, 1)
+    ranks = max(machine.ranks, 1)
+    threads = max(machine.cores // ranks, 1)
     advised = finding.values.get("workers") if finding else None
     is_advised = isinstance(advised, int) and not isinstance(advised, bool) and advised > 0
     workers = advised if is_advised else min(threads, _MOST_WORKERS)
     return {
-        "cores": machine.cores, "ranks": machine.ranks, "threads": threads, "workers": workers,
+        "cores": machine.cores, "ranks": ranks, "threads": threads, "workers": workers,
         "device": "cuda" if machine.gpu else "cpu",
     }  # fmt: skip
 

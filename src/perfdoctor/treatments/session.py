@@ -27,7 +27,7 @@ from msgspec import Struct, field
 from perfdoctor.recording.treated_run import TrialReport
 from perfdoctor.treatments import evidence, losses
 from perfdoctor.treatments.at_once import steps_of_turn
-from perfdoctor.treatments.choice import Arm
+from perfdoctor.treatments.choice import MISSING, Arm
 from perfdoctor.treatments.evidence import Change
 from perfdoctor.treatments.records import (
     LossDifference,
@@ -190,6 +190,8 @@ class Session:
         else:
             raise Failed(report)
         self.scouted = report
+        if max(report.ranks, report.here) == 1:
+            self._leave_out_those_of_ranks()
         for case in self.cases:
             if report.touched.get(case.names[0]) == 0:
                 case.verdict, case.why = "nothing to change", _NOTHING
@@ -202,6 +204,13 @@ class Session:
         passed_s = float(np.mean(report.lengths_ns or [0])) / 1e9
         self.longest_s = report.start_s + (self.end_after or len(report.lengths_ns)) * passed_s
         self.say(f"a start takes {report.start_s:.1f} s and a step {step_s * 1e3:.3g} ms")
+
+    def _leave_out_those_of_ranks(self) -> None:
+        """Before the first run nobody knows how many ranks a command starts that is not diagnosed."""
+        for case in list(self.cases):
+            if any("ranks" in arm.treatment.needs for arm in case.arms):
+                self.cases.remove(case)
+                self.left_out[case.names[0]] = MISSING["ranks"]
 
     def _fit(self, deadline: float) -> None:
         """Let those wait, from the end, for whose fewest pairs there is no room until then."""
