@@ -67,6 +67,8 @@ def test_turns_are_whole_steps_of_one_program_at_a_time(tmp_path: Path) -> None:
     made = dict(zip(names, run_race(entries, steps=10, seed=1), strict=True))
     assert not [pid for pid in processes.descendants(os.getpid()) if _is_of(pid, tmp_path)]
 
+    assert not list(tmp_path.rglob("turns"))
+
     assert made["crashes"].why == "exit code 1: no data"
     assert made["hangs"].is_cut
     assert made["hangs"].why.startswith("hangs: no step for")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from perfdoctor.errors import PerfdoctorError
@@ -97,6 +99,29 @@ def test_variables_of_a_treatment_are_filled_in():
     chosen, _ = arms(SHIPPED, (), Machine(cores=8, ranks=2), fixes=["torch_threads"])
     assert chosen[0].environment == {"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "4"}
     assert "set_num_threads(4)" in chosen[0].patch
+
+
+@pytest.mark.parametrize(
+    ("own", "tried"),
+    [
+        ("", "expandable_segments:True"),
+        ("garbage_collection_threshold:0.8, expandable_segments:False",
+         "garbage_collection_threshold:0.8,expandable_segments:True"),
+        ("roundup_power2_divisions:[256:1,>:4]", "roundup_power2_divisions:[256:1,>:4],expandable_segments:True"),
+    ],
+)  # fmt: skip
+def test_options_that_the_program_has_stay_beside_the_one_that_is_tried(own, tried):
+    name = "PYTORCH_CUDA_ALLOC_CONF"
+    chosen, _ = arms(SHIPPED, (), Machine(gpu="H100"), fixes=["expandable_segments"], own={name: own, "OTHER": "1"})
+    assert chosen[0].environment == {name: tried}
+    assert shlex.split(chosen[0].patch)[0] == f"{name}={tried}"
+
+
+def test_a_treatment_by_a_variable_that_every_trial_is_to_have_is_left_out():
+    machine = Machine(gpu="H100", ranks=8)
+    chosen, left_out = arms(SHIPPED, (), machine, fixes=["nccl_ring", "nccl_bandwidth"], given=["NCCL_ALGO"])
+    assert [each.name for each in chosen] == ["nccl_bandwidth"]
+    assert left_out == {"nccl_ring": "--env sets NCCL_ALGO"}
 
 
 @pytest.mark.parametrize(

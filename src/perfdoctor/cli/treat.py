@@ -214,7 +214,10 @@ class Treating:
         machine = self.machine(run)
         from perfdoctor.treatments.choice import arms
 
-        chosen, left_out = arms(self.known, run.findings, machine, only=self.asked.only, fixes=self.asked.fixes)
+        chosen, left_out = arms(
+            self.known, run.findings, machine, only=self.asked.only, fixes=self.asked.fixes,
+            own=self.program.environment, given=self.asked.variables,
+        )  # fmt: skip
         session, failed_with = self.session(chosen, machine), 0
         try:
             if chosen:

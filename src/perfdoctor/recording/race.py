@@ -14,6 +14,7 @@ import contextlib
 import os
 import random
 import select
+import shutil
 import signal
 import socket
 import time
@@ -193,6 +194,7 @@ class _Racer:
         for pipe in (self.ends, self.turns):
             with contextlib.suppress(OSError):
                 os.close(pipe)
+        shutil.rmtree(self.folder, ignore_errors=True)  # who reads a pipe that was left among results waits for ever
 
 
 def _end_all(racers: Sequence[_Racer]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,9 @@ from perfdoctor.treatments.records import ShareRange
 #: Without a GPU a loader's workers, and the threads of an op, share the cores with the training; with one, that many
 #: workers keep up as a rule, and each more costs memory.
 _MOST_WORKERS = 8
+#: Variables that hold several options `name:value`, and where one ends: lists in brackets have commas, too.
+_OF_OPTIONS = ("PYTORCH_CUDA_ALLOC_CONF",)
+_BETWEEN_OPTIONS = regex(r",(?![^\[]*\])")
 
 
 class _Speedup(Struct, frozen=True):
@@ -114,6 +118,8 @@ class Arm(Struct, frozen=True):
     promised: ShareRange | None = None
     #: Where the finding's own advice says to do this; infinite where it does not.
     advised_at: float = math.inf
+    #: The program's own variables.
+    own: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -123,26 +129,31 @@ class Arm(Struct, frozen=True):
     def patch(self) -> str:
         """The lines for the program."""
         found = self.treatment.patch
+        for name, value in self.environment.items():
+            if name in _OF_OPTIONS:
+                found = found.replace(f"{name}={self.treatment.environment[name]}", f"{name}={shlex.quote(value)}")
         for name, value in self.values.items():
             found = found.replace("{" + name + "}", str(value))
         return found
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables of its trials."""
-        return {
-            name: value.format_map({each: str(known) for each, known in self.values.items()})
-            for name, value in self.treatment.environment.items()
-        }
+        """The variables of its trials. What holds options keeps those that the program has."""
+        known = {each: str(value) for each, value in self.values.items()}
+        filled = {name: value.format_map(known) for name, value in self.treatment.environment.items()}
+        of_options = [name for name in _OF_OPTIONS if name in filled]
+        return filled | {name: _with_options(self.own.get(name, ""), filled[name]) for name in of_options}
 
 
 def arms(
     treatments: Mapping[str, Treatment], findings: Sequence[DiagnosedFinding], machine: Machine, *,
-    only: Collection[str] = (), fixes: Collection[str] = (),
+    only: Collection[str] = (), fixes: Collection[str] = (), own: Mapping[str, str] | None = None,
+    given: Collection[str] = (),
 ) -> tuple[list[Arm], dict[str, str]]:  # fmt: skip
     """The treatments to be tried, those that are predicted to save most first; and by name why others are not.
 
     `only`: findings of these rules alone, and nothing without a finding. `fixes`: these alone, whatever was found.
+    `own`: the variables of the program; `given`: the names of those that every trial is to have as they are.
     """
     by_rule = {each.rule: each for each in reversed(findings) if not only or each.rule in only}
     chosen, left_out = [], {}
@@ -155,12 +166,24 @@ def arms(
             left_out[name] = MISSING[missing[0]]
         elif machine.torch and _version(machine.torch) < _version(each.since):
             left_out[name] = f"it needs torch {each.since}"
+        elif set_already := [variable for variable in each.environment if variable in given]:
+            left_out[name] = f"--env sets {set_already[0]}"
         else:
             values, place = _values(machine, found), _advised_at(each, found)
             promised = found.promised if found is not None and math.isfinite(place) else None
-            chosen.append(Arm(each, values, found.rule if found is not None else "", promised, place))
+            chosen.append(Arm(each, values, found.rule if found is not None else "", promised, place, own or {}))
     chosen.sort(key=lambda arm: -_likely(by_rule[arm.rule]) if arm.rule else 0.0)
     return _in_order(chosen), left_out
+
+
+def _with_options(own: str, added: str) -> str:
+    """The options `own`, with those that are `added` instead of others of their names."""
+
+    def named(text: str) -> dict[str, str]:
+        return {each.partition(":")[0].strip(): each.strip() for each in _BETWEEN_OPTIONS.split(text) if each.strip()}
+
+    options, others = named(added), named(own)
+    return ",".join([*(text for name, text in others.items() if name not in options), *options.values()])
 
 
 def _advised_at(treatment: Treatment, finding: DiagnosedFinding | None) -> float:
