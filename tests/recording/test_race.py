@@ -126,23 +126,21 @@ def test_after_ctrl_c_nothing_is_left_running_or_stopped(tmp_path: Path) -> None
     assert not [pid for pid in processes.descendants(os.getpid()) if _is_of(pid, tmp_path)]
 
 
-def test_after_ctrl_c_no_copy_of_the_working_folder_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work, copies = tmp_path / "work", tmp_path / "copies"
+def test_after_ctrl_c_no_copy_of_the_working_folder_is_left(tmp_path: Path) -> None:
+    work = tmp_path / "work"
     work.mkdir()
-    copies.mkdir()
     stubborn = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     (work / "program.py").write_text(stubborn + PROGRAM.replace("range(200)", "range(10**6)"))
-    monkeypatch.setenv("TMPDIR", str(copies))
     program = TrialProgram((torch_python(), "program.py"), dict(os.environ), work, copies_folder=True)
     given = msgspec.structs.replace(order("one", 0), end_after=0)
 
     def interrupt() -> None:
-        while not list(copies.glob("*/work/steps-one")):
+        while not list(tmp_path.glob(".perfdoctor-treat-*/steps-one")):
             time.sleep(0.05)
         signal.raise_signal(signal.SIGINT)
 
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         run_race([Entry(program, given, tmp_path / "one")], steps=10, seed=1)
-    assert not list(copies.glob("perfdoctor-treat-*"))
+    assert not list(tmp_path.glob(".perfdoctor-treat-*"))
     assert not [pid for pid in processes.descendants(os.getpid()) if _is_of(pid, tmp_path)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,32 @@ def test_a_trial_in_a_copy_of_the_working_folder_leaves_the_folder_as_it_is(tmp_
     found = tried(tmp_path, "sh", "-c", "cat data; echo theirs > data; exit 2", copies_folder=True)
     assert found.why == "exit code 2: mine"
     assert (tmp_path / "work" / "data").read_text() == "mine"
+
+
+def test_a_copy_of_the_working_folder_lies_beside_it_and_has_no_recordings(tmp_path: Path) -> None:
+    (tmp_path / "work" / "perfdoctor-runs").mkdir(parents=True)
+    (tmp_path / "work" / "data").mkdir()
+    (tmp_path / "labels").write_text("../ is the same")
+    found = tried(tmp_path, "sh", "-c", "ls -x; cat ../labels; exit 2", copies_folder=True)
+    assert found.why == "exit code 2: ../ is the same"
+    assert (tmp_path / "trial" / "output.log").read_text().startswith("data\n")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["labels", "trial", "work"]
+
+
+def test_where_nothing_can_be_written_beside_the_working_folder_the_copy_lies_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tempfile.mkdtemp
+
+    def refused(prefix: str, dir: Path | None = None) -> str:  # noqa: A002 as tempfile has it
+        if dir == tmp_path:
+            raise PermissionError("read-only")
+        return made(prefix=prefix, dir=dir)
+
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "data").write_text("mine")
+    monkeypatch.setattr(tempfile, "mkdtemp", refused)
+    assert tried(tmp_path, "sh", "-c", "cat data; exit 2", copies_folder=True).why == "exit code 2: mine"
 
 
 def test_a_working_folder_that_cannot_be_copied_is_said(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from perfdoctor.recording.tools import torch_profiler
 from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 from perfdoctor.system.masking import masked
 from perfdoctor.system.paths import text_of
-from perfdoctor.system.run_folder import Manifest, ProcessReport, RunFolder
+from perfdoctor.system.run_folder import RUNS, Manifest, ProcessReport, RunFolder
 
 _PASS = "treated"  # noqa: S105 as reports call what timed them
 _LOG = "output.log"
@@ -37,6 +37,8 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 #: A program that made no step for so many times its longest one, and so many seconds, hangs.
 _STILL_TIMES, _STILL_S = 10.0, 5.0
 _LONGEST_LINE = 160
+#: Of a command: a system takes 2 MB of words.
+_MOST_FILES = 256
 _NO_MEMORY = ("out of memory", "OutOfMemoryError", "MemoryError", "Cannot allocate memory", "bad_alloc")
 
 
@@ -249,24 +251,41 @@ def _why_cut(report: ProcessReport | None, ended: launch.Ended) -> str:
 
 @contextmanager
 def working_folder(program: TrialProgram) -> Iterator[Path]:
-    """Yield the working folder, or a copy of it that is removed again; on file systems that can, a copy on write."""
+    """Yield the working folder, or a copy of it that is removed again; on file systems that can, a copy on write.
+
+    It lies beside the folder, where its `../` is the same and its files may share their blocks; if nothing can be
+    written there, in the temporary folder.
+    """
     if not program.copies_folder:
         yield program.folder
         return
-    parent = Path(tempfile.mkdtemp(prefix="perfdoctor-treat-"))
     try:
-        made = parent / program.folder.name
-        done = subprocess.run(
-            ["cp", "-a", "--reflink=auto", str(program.folder), str(made)], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            said = (done.stderr.strip().splitlines() or ["cp failed"])[-1]
-            raise PerfdoctorError(
-                f"the working folder cannot be copied: {said}", do="Make room, or leave --cwd-copy out."
-            )
+        made = Path(tempfile.mkdtemp(prefix=".perfdoctor-treat-", dir=program.folder.parent))
+    except OSError:
+        made = Path(tempfile.mkdtemp(prefix="perfdoctor-treat-"))
+    try:
+        _copy(program.folder, made)
         yield made
     finally:
-        shutil.rmtree(parent, ignore_errors=True)
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _copy(folder: Path, into: Path) -> None:
+    """Copy what is in a folder, but for recordings of ours. Raises PerfdoctorError."""
+    said = ""
+    try:
+        files = [str(each) for each in folder.iterdir() if each.name != RUNS]
+        shutil.copystat(folder, into)
+        for number in range(0, len(files), _MOST_FILES):
+            command = ["cp", "-a", "--reflink=auto", "-t", str(into), *files[number : number + _MOST_FILES]]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                said = (done.stderr.strip().splitlines() or ["cp failed"])[-1]
+                break
+    except OSError as error:
+        said = str(error)
+    if said:
+        raise PerfdoctorError(f"the working folder cannot be copied: {said}", do="Make room, or leave --cwd-copy out.")
 
 
 class Load:
