@@ -144,6 +144,10 @@ def test_no_answer_to_an_assistant_holds_a_secret(folder: Path) -> None:
         (["srun", "--export=ALL,A_KEY=x,B=1"], ["srun", "--export=ALL,A_KEY=***,B=1"]),
         (["python", "-c", "login(token='x y', n=1)"], ["python", "-c", "login(token='***', n=1)"]),
         (['{"password": ["x", "y"], "lr": 1}'], ['{"password": ["***"], "lr": 1}']),
+        (["--image-key", "hf_abcdefghijklmnopqrst"], ["--image-key", "***"]),
+        (["--sort-key=Xk3jd82HsdA81kLq", "--key", "12345678"], ["--sort-key=***", "--key", "***"]),
+        (["--image-key=a,password=x", "--tokens", "abc"], ["--image-key=***", "--tokens", "***"]),
+        (["--video_key", "0123456789abcdef0123"], ["--video_key", "***"]),
         (["curl", "-ume:x", "--user=me:y", "-unode17:29500"], ["curl", "-ume:***", "--user=me:***", "-unode17:29500"]),
         *(
             ([word, *values], [word, *values])
@@ -155,6 +159,9 @@ def test_no_answer_to_an_assistant_holds_a_secret(folder: Path) -> None:
                 ("docker", "-v", "/home/auth:/auth", "-p", "8080:80"),
                 ("git+https://github.com/org/repo.git@v1.0", "http://host:8080/x@y"),
                 ("sh", "-c", "f(key=g, lr=1) && mkdir -p a/b"),
+                ("--global-batch-tokens", "4194304", "--total-tokens=10B", "data.tokens=10_000_000", "--tokens=3e9"),
+                ("--image-key", "image", "+data.text_key=txt", "--pad_token", "<pad>", "--eos-token=</s>"),
+                ('{"image_key": "jpg", "total_tokens": 4194304, "pad_token": "<|pad|>", "eos_token_id": 128001}',),
                 ("--model-args=pretrained=x,max_tokens=512", "f(num_keys=64)", "TOKENIZERS_PARALLELISM=false"),
             )
         ),
@@ -185,6 +192,8 @@ def test_of_a_command_only_secrets_are_masked(words: list[str], shown: list[str]
                 "Missing keys: ['a.weight', 'b.weight']",
                 "don't pass through; it's a key, read 'a b' \"c\"\n of nsys",
                 "12 tokens per second",
+                "prefill tokens=4194304 image_key=jpg",
+                "f(tokens=4194304)",
                 "login(api_key=***)",
             )
         ),

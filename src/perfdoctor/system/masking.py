@@ -26,6 +26,15 @@ _HARMLESS = (
 )
 #: Sizes, which options like `--key-dim` and `-p` have as well: a run is repeated with them.
 _PLAIN_VALUE = re.compile(r"[\"']?(?:-?[\d.]{1,6}|true|false|none|null)[\"']?$", re.IGNORECASE)
+#: How many tokens a training reads: `--total-tokens 4_194_304`, `train.tokens=10B`.
+_COUNT = re.compile(r"[\"']?\d[\d._]{0,24}(?:e\+?\d{1,3})?[kmbgt]?[\"']?$", re.IGNORECASE)
+#: Members of samples, metrics and special tokens: `--image-key jpg`, `pad_token=<pad>`.
+_NAME_OF_DATA = re.compile(
+    r"(?:^|[\W_])(?:image|label|text|caption|video|audio|input|output|target|prompt|response|chosen|rejected|sort|monitor"
+    r"|metric|cond|(?:first|cond)_stage|state_dict|pad|eos|bos|unk|sep|cls|mask|stop)[_-](?:key|token)s?(?:[_-]ids?)?$",
+    re.IGNORECASE,
+)
+_VALUE_OF_DATA = re.compile(r"[\"']?(?![0-9a-f]{16,}[\"']?$)[\w./|<>\[\]{}()#,+-]{1,64}[\"']?$", re.IGNORECASE)
 _SECRET_OPTION = re.compile(rf"^(?:--?{_HARMLESS}{_SECRET_NAME})$", re.IGNORECASE)
 #: Members of a configuration whose value is the next word: `--opts DB.PASSWORD x`. `server.key` is a file.
 _SECRET_MEMBER = re.compile(
@@ -154,7 +163,8 @@ def masked(word: str) -> str:
             return masked(word.replace(written, instead)).replace(instead, written)
     assigned = _ASSIGNED_SECRET.match(word)
     if assigned:
-        return word if _PLAIN_VALUE.match(word, assigned.end()) else assigned[1] + MASK
+        name, value = assigned[1].rstrip("=: "), word[assigned.end() :]
+        return word if _PLAIN_VALUE.match(value) or _is_of_data(name, value) else assigned[1] + MASK
     word = _INSIDE.sub(_masked_member, _masked_lists(word, _DEEPEST, but_cpp=False))
     for expression in (_HEADER, _HOOK):
         word = expression.sub(rf"\g<1>{MASK}", word)
@@ -198,7 +208,8 @@ def _asks_for_secret(before: str, word: str, *, takes_password: bool) -> bool:
     """Is the value of this option, or of this member of a configuration, a secret?"""
     if before == "-p":
         return takes_password or _is_password(word)
-    return _SECRET_OPTION.match(before) is not None or _SECRET_MEMBER.match(before) is not None
+    is_asked = _SECRET_OPTION.match(before) is not None or _SECRET_MEMBER.match(before) is not None
+    return is_asked and not _is_of_data(before, word)
 
 
 def _masked_quoted(word: str, depth: int, *, but_cpp: bool) -> str:
@@ -252,10 +263,21 @@ def _masked_member(found: re.Match[str], template: int = -1) -> str:
     if opened is None:
         is_code = bool(found["front"]) and found["front"] not in _KNOWN_FRONTS
         is_plain = is_code and (name in ("key", "keys") or _PLAIN_VALUE.match(value.rstrip(")]>")) is not None)
+        is_plain = is_plain or _is_of_data(name, value) or _is_of_data(name, value.rstrip(")]>"))
         return found[0] if is_plain or 0 <= template < found.start() else head + MASK
     if opened[0][0] in "[(":
         return found[0] if name in _KEYS else f'{head}{opened[0]}"{MASK}"'
-    return head + opened[0] + MASK
+    return found[0] if _is_of_data(name, value[opened.end() :]) else head + opened[0] + MASK
+
+
+def _is_of_data(name: str, value: str) -> bool:
+    """Does the value count tokens, or name what a sample or a vocabulary holds? Programs differ in it."""
+    if name.lower().endswith("tokens") and _COUNT.match(value):
+        return True
+    if not (_NAME_OF_DATA.search(name) and _VALUE_OF_DATA.match(value)):
+        return False
+    bare = value.strip("\"'")
+    return not _is_password(bare) and masked(bare) == bare
 
 
 def _is_random(text: str) -> bool:
