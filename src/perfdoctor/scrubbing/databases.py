@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from perfdoctor.patterns import regex
+from perfdoctor.readers.nsys import nccl_payloads
 from perfdoctor.readers.nsys.python_stacks import names_in
 from perfdoctor.readers.nsys.tables import UNREADABLE, Database, damaged, quoted, uri
 from perfdoctor.scrubbing.texts import ENVIRONMENT, Texts, variables
@@ -109,10 +110,12 @@ def copy(path: Path, target: Path, texts: Texts) -> list[str]:
         tables = list(_tables(path, database, lost))
         recorded = _recorded(database, tables)
         used = _used_strings(path, database, tables, recorded)
+        with closing(Database.open(path)) as whole:
+            schemas = nccl_payloads.schemas_of(whole)
         for table in tables:
             table.create(database)
             try:
-                _copy(database, table, texts, recorded, used)
+                _copy(database, table, texts, recorded, used, schemas)
             except UNREADABLE:
                 lost.append(table.name)
     return lost
@@ -189,12 +192,15 @@ def _of_recorded(table: Table, recorded: set[int]) -> str:
     return f'"{table.owner}" IS NULL OR ("{table.owner}" >> 24) & 16777215 IN ({", ".join(map(str, sorted(recorded)))})'
 
 
-def _copy(database: sqlite3.Connection, table: Table, texts: Texts, recorded: set[int], used: set[int]) -> None:
+def _copy(
+    database: sqlite3.Connection, table: Table, texts: Texts, recorded: set[int], used: set[int],
+    schemas: nccl_payloads.Schemas,
+) -> None:  # fmt: skip
     """Fill the table of the copy. Texts reach functions as bytes: they need not be UTF-8."""
 
     def cell(column: str, kind: str, raw: bytes, number: object) -> str | bytes | None:
         if kind == "blob":
-            return without_text(raw, texts)
+            return without_text(raw, texts, nccl_payloads.without_numbers(raw, schemas))
         value = str(raw, "utf-8", "replace")
         if _CONTENT.search(column):
             texts.stand_ins.removed(OUTPUT, value)
@@ -249,9 +255,9 @@ def _is_kept(name: str, text: str, texts: Texts) -> bool:
     return False
 
 
-def without_text(value: bytes, texts: Texts) -> bytes | None:
-    """The bytes; None where text may be in them."""
-    if _TEXT_IN_BYTES.search(value):
+def without_text(value: bytes, texts: Texts, searched: bytes | None = None) -> bytes | None:
+    """The bytes; None where text may be in them, or in those of them that are `searched`."""
+    if _TEXT_IN_BYTES.search(value if searched is None else searched):
         texts.stand_ins.removed(BYTES, value.hex())
         return None
     return value

@@ -11,6 +11,8 @@ import pytest
 
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers.nsys import timeline as nsys
+from perfdoctor.scrubbing.copies import scrubbed
+from perfdoctor.system.progress import silent
 
 PID, THREAD, DOMAIN = 77, 5, 1
 TID = PID << 24 | THREAD
@@ -254,3 +256,14 @@ def test_an_entry_that_lies_outside_of_the_payload_is_not_read(at, monkeypatch, 
 def test_payloads_without_kernels_change_nothing(at):
     export = Export().call("ncclAllReduce", reduced(10)).call("mine", kernel="gemm")
     assert sizes_and_groups(export.read(at)) == []
+
+
+def test_a_copy_without_names_keeps_payloads_whose_numbers_look_like_text(at, tmp_path):
+    letters, text = int.from_bytes(b"letters!", "little"), blob(REDUCE, "<QQ8s", COMM, MIB, b"gpu-node")
+    export = Export().call("ncclCommInitRank", init(4, letters)).call("a", text)
+    export.call("ncclAllReduce", reduced(letters >> 24, letters), kernel=ALL_REDUCE)
+    before = export.read(at)
+    copy = scrubbed(at, tmp_path / "copy.sqlite", silent).written
+    assert sizes_and_groups(nsys.read(copy)) == sizes_and_groups(before) == [(letters >> 24, f"{letters:#x}", 4)]
+    with sqlite3.connect(copy) as database:
+        assert database.execute("SELECT count(binaryData) FROM NVTX_EVENTS").fetchall() == [(2,)]

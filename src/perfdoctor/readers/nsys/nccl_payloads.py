@@ -67,7 +67,7 @@ def payloads(database: Database, of_process: Mapping[int, int]) -> Payloads | No
         if not held or not database.rows("NVTX_EVENTS", "1", f"{' OR '.join(held)} LIMIT 1"):
             return None
         ids = _name_ids(database)
-        schemas, found = _schemas(database), list(_rows(database, ids))
+        schemas, found = schemas_of(database), list(_rows(database, ids))
     except UNREADABLE:
         return None  # the reader of ranges writes the note
     read = [(row, _payload(row[4:], schemas)) for row in found]
@@ -136,7 +136,7 @@ def _rows(database: Database, ids: Mapping[int, str]) -> Iterator[tuple[int, int
             yield start, end, thread, shown, domain if isinstance(domain, int) else 0, json_text, blob
 
 
-def _schemas(database: Database) -> Schemas:
+def schemas_of(database: Database) -> Schemas:
     """By domain and schema: name, offset and width in bytes of the entries that are read."""
     found: dict[tuple[int, int], dict[str, tuple[str, int, int]]] = {}
     wanted = 'domainId, schemaId, name, "type", coalesce("offset", 0)'
@@ -180,16 +180,28 @@ def _number(value: object) -> int | None:
 
 
 def _from_bytes(raw: bytes, domain: int, schemas: Schemas) -> dict[str, int]:
-    of, schema, size, place = (int.from_bytes(raw[at : at + 8], "little") for at in range(0, _HEADER_BYTES, 8))
+    if int.from_bytes(raw[:8], "little") != domain:
+        return {}
+    return {name: int.from_bytes(raw[at : at + width], "little") for name, at, width in _places(raw, schemas)}
+
+
+def without_numbers(raw: bytes, schemas: Schemas) -> bytes:
+    """The bytes of a payload with zeros in place of the numbers that are read: a random one may look like text."""
+    rest = bytearray(raw)
+    for _, at, width in _places(raw, schemas):
+        rest[at : at + width] = bytes(width)
+    return bytes(rest)
+
+
+def _places(raw: bytes, schemas: Schemas) -> Iterator[tuple[str, int, int]]:
+    """Name, place and width of the numbers that are read, behind the header; none where it does not fit the bytes."""
+    domain, schema, size, place = (int.from_bytes(raw[at : at + 8], "little") for at in range(0, _HEADER_BYTES, 8))
     if place == _HEADER_BYTES + size == len(raw):  # some versions write the offset of its end
         place = _HEADER_BYTES
-    if of != domain or place < _HEADER_BYTES or place + size > len(raw):
-        return {}
-    return {
-        name: int.from_bytes(raw[place + at : place + at + width], "little")
-        for name, at, width in schemas.get((domain, schema), ())
-        if at + width <= size
-    }
+    if place >= _HEADER_BYTES and place + size <= len(raw):
+        for name, at, width in schemas.get((domain, schema), ()):
+            if at + width <= size:
+                yield name, place + at, width
 
 
 # --- payloads to kernels ---
