@@ -200,6 +200,70 @@ def test_files_that_only_a_removed_name_told_apart_are_both_there(tmp_path):
     assert sorted(each.name for each in found.written.iterdir()) == ["2-run-***.json", "run-***.json"]
 
 
+def test_folders_that_only_a_removed_name_told_apart_stay_two(tmp_path):
+    folders = ("0123456789abcdef" * 2 + "01234567", "89abcdef" + "0123456789abcdef" * 2)
+    for commit in folders:
+        (tmp_path / "a" / commit / "torch").mkdir(parents=True)
+        (tmp_path / "a" / commit / "torch" / "rank0.json").write_text("{}")
+        (tmp_path / "a" / commit / "run.json").write_text("{}")
+    written = copied(tmp_path / "a", tmp_path / "b").written
+    assert sorted(each.relative_to(written).as_posix() for each in written.rglob("*.json")) == [
+        "***/run.json", "***/torch/rank0.json", "2-***/run.json", "2-***/torch/rank0.json",
+    ]  # fmt: skip
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    for name in ("closed", "open"):
+        (tmp_path / "a" / name).mkdir(parents=True)
+        (tmp_path / "a" / name / "x.json").write_text("{}")
+    scan = os.scandir
+
+    def refused(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    found = copied(tmp_path / "a", tmp_path / "b")
+    assert (found.left_out, found.files) == ({"closed": "a folder that cannot be read"}, 1)
+
+
+@pytest.mark.parametrize("beside", ["link", "text", "cut", "unread"])
+def test_a_report_is_exported_where_what_lies_beside_it_is_no_whole_export(tmp_path, monkeypatch, beside):
+    (tmp_path / "run").mkdir()
+    report, export = tmp_path / "run" / "a.nsys-rep", tmp_path / "run" / "a.sqlite"
+    report.write_bytes(b"NVIDIA Tegra Profiler Report ")
+    whole = planted.export(tmp_path / "exported.sqlite")
+    if beside == "link":
+        export.symlink_to(whole)
+    else:
+        raw = whole.read_bytes()
+        export.write_bytes(
+            {"text": b"SQLite\0", "cut": raw[: len(raw) // 2], "unread": raw[:100] + b"\1" * 9000}[beside]
+        )
+    monkeypatch.setattr(tool_process, "find", lambda _: "nsys")
+    monkeypatch.setattr("perfdoctor.readers.nsys.export.export", lambda *_, **__: whole)
+    found = copied(tmp_path / "run", tmp_path / "copy")
+    assert found.left_out.keys() == {"a.nsys-rep", "a.sqlite"}
+    assert "takes its place" in found.left_out["a.nsys-rep"]
+    with sqlite3.connect(found.written / "a.sqlite") as database:
+        assert database.execute("SELECT count(*) FROM NVTX_EVENTS").fetchone()[0] > 0
+
+
+def test_a_report_that_nsys_cannot_export_costs_no_other_file(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "a.nsys-rep").write_bytes(b"NVIDIA Tegra Profiler Report ")
+    (tmp_path / "run" / "a.json").write_text("{}")
+
+    def refused(*_, **__):
+        raise PerfdoctorError("nsys cannot export it", do="Record it again.")
+
+    monkeypatch.setattr(tool_process, "find", lambda _: "nsys")
+    monkeypatch.setattr("perfdoctor.readers.nsys.export.export", refused)
+    found = copied(tmp_path / "run", tmp_path / "copy")
+    assert (found.left_out, found.files) == ({"a.nsys-rep": "nsys cannot export it"}, 1)
+
+
 def test_nothing_is_overwritten_or_written_into_the_source(tmp_path):
     source = planted.trace(tmp_path / "a.json")
     for target, what in ((source, "exists already"), (tmp_path, "exists already")):

@@ -8,8 +8,8 @@ import pickle
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
-from itertools import count
+from contextlib import closing, nullcontext
+from itertools import chain, count
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,6 +17,7 @@ from msgspec import Struct
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.readers import formats, plain_pickle, text_rows
 from perfdoctor.readers.nsys import export as nsys_export
+from perfdoctor.readers.nsys.tables import Database
 from perfdoctor.scrubbing import databases, plain_data, streams
 from perfdoctor.scrubbing.texts import Texts
 from perfdoctor.system import tool_process
@@ -104,13 +105,24 @@ def _sources(source: Path, scratch: Path, progress: Progress, left_out: dict[str
     if not source.is_dir():
         yield from _source(source, Path(source.name), scratch, progress, left_out, is_alone=True)
         return
-    for folder, folders, files in os.walk(source):
+
+    def unread(error: OSError) -> None:
+        name = _shown(Path(os.fsdecode(error.filename)), source)
+        left_out[source.name if name == "." else name] = "a folder that cannot be read"
+
+    names: set[Path] = set()
+    for folder, folders, files in os.walk(source, onerror=unread):
         folders.sort()
         for name in sorted(each for each in folders if (Path(folder) / each).is_symlink()):
             left_out[_shown(Path(folder) / name, source)] = "a link"
         for name in sorted(files):
             path = Path(folder) / name
-            yield from _source(path, path.relative_to(source), scratch, progress, left_out, is_alone=False)
+            for each in _source(path, path.relative_to(source), scratch, progress, left_out, is_alone=False):
+                if each.name in names:
+                    left_out[each.name.as_posix()] = "the export that was made of a report beside it takes its place"
+                else:
+                    names.add(each.name)
+                    yield each
 
 
 def _shown(path: Path, source: Path) -> str:
@@ -187,7 +199,7 @@ def _exported(
 ) -> Iterator[_Source]:
     """The export of a report, which is cleaned instead: what lies beside it, or what nsys makes now."""
     export = name.with_suffix(".sqlite")
-    if not is_alone and path.with_suffix(".sqlite").is_file():
+    if not is_alone and _is_whole_database(path.with_suffix(".sqlite")):
         left_out[name.as_posix()] = f"it cannot be cleaned in place; {export.name} beside it is, and holds the same"
         return
     if tool_process.find("nsys") is None:
@@ -198,9 +210,26 @@ def _exported(
         )
         return
     progress(f"Exporting {path.name} with nsys")
-    made = nsys_export.export(path, cache=scratch, whole=True)
+    try:
+        made = nsys_export.export(path, cache=scratch, whole=True)
+    except PerfdoctorError as error:
+        if is_alone:
+            raise
+        left_out[name.as_posix()] = error.what
+        return
     left_out[name.as_posix()] = "it cannot be cleaned in place; its export, cleaned, takes its place"
     yield _Source(export, made, "sqlite")
+
+
+def _is_whole_database(path: Path) -> bool:
+    """Is it a file that is copied, and not one that is left out as a link, as damaged or as something else?"""
+    if path.is_symlink() or not path.is_file():
+        return False
+    try:
+        with closing(Database.open(path)) as database:
+            return not database.is_damaged and bool(database.tables)
+    except (PerfdoctorError, OSError):
+        return False
 
 
 # --- look, then write ---
@@ -268,14 +297,15 @@ def _written(
 
 
 def _clean_names(sources: Sequence[_Source], texts: Texts) -> dict[Path, Path]:
-    """What each file is called in the copy: no two alike, also where they differ in what was removed alone."""
-    names: dict[Path, Path] = {}
+    """What each file and folder is called in the copy: no two alike that differ in what was removed alone."""
+    names: dict[Path, Path] = {Path(): Path()}
     taken: set[Path] = set()
-    for each in sources:
-        shown = Path(*map(texts.file_name, each.name.parts))
-        free = (shown.with_name(f"{number}-{shown.name}") for number in count(2))
-        names[each.name] = shown if shown not in taken else next(name for name in free if name not in taken)
-        taken.add(names[each.name])
+    for each in (place for source in sources for place in (*reversed(source.name.parents), source.name)):
+        if each not in names:
+            folder, shown = names[each.parent], texts.file_name(each.name)
+            free = chain([folder / shown], (folder / f"{number}-{shown}" for number in count(2)))
+            names[each] = next(name for name in free if name not in taken)
+            taken.add(names[each])
     return names
 
 
