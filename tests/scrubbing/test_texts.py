@@ -70,6 +70,48 @@ def test_a_name_is_the_same_everywhere_once_any_text_gives_it_away():
     assert replaced(*texts, learn=[environment]) == ["step on host-1", "host-1", "user-1 ran it", "/path-1", "say ***"]
 
 
+@pytest.mark.parametrize(
+    ("name", "log"),
+    [
+        ("gpu-node-10", "{}:123:130 [0] NCCL INFO Bootstrap"),
+        ("gpu-node-10", "0: {}:123:130 [0] NCCL INFO Bootstrap"),
+        ("gpu-node-10", "[default0]:{}:123:130 [0] NCCL INFO Bootstrap"),
+        ("gpu-node-10", "[1,0]<stdout>:{}:123:130 [0] NCCL INFO Bootstrap"),
+        ("gpu-node-10", "2024-05-01T10:00:00.123Z {}:123:130 [0] NCCL INFO Bootstrap"),
+        ("gpu-node-10", "(train pid=3) {}:123:130 [0] net.cc:12 NCCL WARN x"),
+        ("gpu-12.research.acme", "{}:123:130 [-1] NCCL INFO Bootstrap"),
+        ("3f2a9c1b4d5e", "{}:123:130 [0] NCCL INFO Bootstrap"),
+        ("gpu-node-10", "#  Rank  0 Group  0 Pid   4085 on  {} device  0 [0000:17:00] NVIDIA H100"),
+        ("gpu-node-10.corp", "x\n[0]:\n  time      : 12:30\n  host      : {}\n  rank      : 0"),
+        ("gpu-node-10", "x\n0:   host      : {}\n"),
+    ],
+)
+def test_a_host_is_known_behind_what_a_launcher_writes_in_front_of_it(name, log):
+    assert replaced(f"sent to {name}", log.format(name)) == ["sent to host-1", log.format("host-1")]
+
+
+def test_no_time_is_a_host_and_no_sentence_names_one():
+    texts = [
+        "10:00:00 [0] NCCL INFO x",
+        "2024-05-01 10:00:00 [0] NCCL INFO",
+        "host: sync",
+        "a\nthe host : sync\n",
+        "sync at 10",
+    ]
+    assert replaced(*texts) == texts
+
+
+@pytest.mark.parametrize("name", ["gpu-12", "gpu-12.research.acme", "user-3.corp.de", "8xh100-a", "3f2a9c1b4d5e"])
+def test_a_host_is_masked_whatever_it_begins_with(name):
+    file = f"{name}_4242.1700000000000000000.pt.trace.json"
+    made = Texts()
+    made.learn(name, "host_name")
+    made.learn_file(file)
+    made.settle()
+    assert made.file_name(file) == "host-1_4242.1700000000000000000.pt.trace.json"
+    assert made.text(name, "host_name") == made.text(name) == "host-1"
+
+
 def test_words_that_users_are_also_called_stay_in_names():
     users = ["/home/adam/x.py", "/home/train/y.py", "/home/add/z.py"]
     names = ["torch/optim/adam.py(3): adam", "train", "aten::add", "add<float>", "Add.add"]
@@ -139,6 +181,9 @@ def test_every_package_by_which_the_vocabulary_knows_a_path_is_kept():
         "user name",
         "/a.py(1): ",
         "NCCL ",
+        ":a1:1:1 [0] NCCL ",
+        "\nhost : ",
+        "Pid 1 on a device",
     ],
 )
 def test_a_long_text_is_cleaned_soon(piece):

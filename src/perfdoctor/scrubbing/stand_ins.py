@@ -11,7 +11,8 @@ _COUNTED = {
     "host": "host names", "user": "user names", "project": "paths", "python": "paths", "folder": "paths",
     "path": "paths", "home": "paths", "address": "network addresses", "gpu": "hardware identifiers",
 }  # fmt: skip
-_ONE = regex(rf"(?:{'|'.join(_COUNTED)})-\d+(?:\.\w+)*")
+#: Of a path the kind of file is left: `path-1.tar.gz`.
+_ONE = regex(rf"(?:{'|'.join(_COUNTED)})-\d+|path-\d+(?:\.\w+)+")
 
 
 class StandIns:
@@ -39,9 +40,9 @@ class StandIns:
         """Count one thing, however often it is removed."""
         self._removed[what].add(name)
 
-    def is_one(self, part: str) -> bool:
-        """May this be a stand-in, of this copy or of the one that is copied?"""
-        return _ONE.fullmatch(part) is not None
+    def is_one(self, part: str, kind: str = "") -> bool:
+        """May this be a stand-in, of this copy or of the one that is copied? `kind`: and of this kind."""
+        return part.startswith(kind) and _ONE.fullmatch(part) is not None
 
     def counts(self) -> dict[str, int]:
         """How many different things of each kind were removed, most first."""

@@ -136,7 +136,7 @@ class _Lines:
         return True
 
     def learn(self, piece: bytes) -> bytes:
-        self._texts.learn(piece.decode("utf-8", "surrogateescape"))
+        self._texts.learn("\n" + piece.decode("utf-8", "surrogateescape"))  # a piece begins with a line
         return b""
 
     def cleaned(self, piece: bytes) -> bytes:

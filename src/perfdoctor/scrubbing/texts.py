@@ -44,10 +44,21 @@ _SAID = regex(
     r"(?<![A-Za-z0-9])((?:host|node|user|computer)[_ ]?name|logname)\"?\s{0,4}[=:]\s{0,4}\"?([\w.-]{2,253})",
     re.IGNORECASE,
 )
-#: How NCCL begins its lines, and torch.profiler its files' names: host, process, moment.
-_OF_NCCL = regex(r"^(?:\[[^\]\n]{0,80}\] ?)?([A-Za-z][\w.-]{1,252}):\d+:\d+ \[", re.MULTILINE)
-_OF_FILE = regex(r"^([A-Za-z][\w.-]*)_\d+\.\d{6,}(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$")
-_NAME = regex(r"[A-Za-z][\w.-]*\d*(?:\[[\d,-]+\])?")
+#: `host : x` as a line of its own, also behind what a launcher writes in front of it: torchrun's table of failures.
+_SAID_ALONE = regex(
+    r"(?<=\n)(?:\d{1,5}:|\[[^\]\n]{1,40}\](?:<std\w{3}>)?:)?"
+    r"[ \t]{0,8}(host|user)[ \t]{0,8}[=:][ \t]{0,4}\"?([\w.-]{2,253})\"?\s*?$",
+    re.IGNORECASE | re.MULTILINE,
+)
+#: How NCCL begins its lines, also behind what a launcher writes in front of them, nccl-tests name a device, and
+#: torch.profiler its files: host, process, moment.
+_OF_NCCL = regex(
+    r"(?:^|[\s:>\])])([A-Za-z0-9][\w.-]{1,252}):\d+:\d+ \[-?\d+\](?: [\w./-]{1,200}:\d+)? NCCL\b", re.MULTILINE
+)
+_OF_NCCL_TESTS = regex(r"Pid\s{1,8}\d+ on\s{1,80}([\w.-]{2,253})\s{1,8}device")
+_OF_FILE = regex(r"^([A-Za-z0-9][\w.-]*)_\d+\.\d{6,}(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$")
+_NAME = regex(r"(?=[\d.-]*[A-Za-z])[A-Za-z0-9][\w.-]*\d*(?:\[[\d,-]+\])?")
+_LETTER = regex(r"[A-Za-z]")
 #: Names of users and hosts that many machines share tell nothing, and are words of recordings.
 _COMMON = frozenset((
     "root", "ubuntu", "user", "users", "admin", "data", "model", "models", "train", "training", "trainer", "test",
@@ -57,7 +68,7 @@ _COMMON = frozenset((
     "adamw", "sgd", "max", "min", "mean", "sum", "conv", "linear", "relu", "step", "loss", "optimizer", "loader",
     "dataset", "batch", "forward", "backward", "debian", "centos", "opc", "ec2-user", "vagrant", "azureuser",
     "slurm", "mpi", "nccl", "master", "head", "login", "compute", "none", "null", "true", "false", "unknown",
-    "rank", "device", "kernel", "stream", "thread", "process", "name",
+    "rank", "device", "kernel", "stream", "thread", "process", "name", "cpu", "x86_64", "aarch64",
 ))  # fmt: skip
 _FEWEST_LETTERS = 3
 
@@ -97,14 +108,18 @@ class Texts:
         """Look at one text. `key`: what it is called where it stands, if it is called anything."""
         self._learn_value(key, text)
         for name in self.places.learn(text):
-            self._add(self._users, name)
+            self._add("user", name)
         if "NCCL" in text:
             self._glued.update(_OF_NCCL.findall(text))
+        for name in _OF_NCCL_TESTS.findall(text) if " device" in text else ():
+            self._add_host(name)
         for said, name in _SAID.findall(text) if "name" in text.lower() else ():
+            self._learn_value(said, name)
+        for said, name in _SAID_ALONE.findall(text) if "\n" in text else ():
             self._learn_value(said, name)
         for user, host in _AT_HOST.findall(text) if "@" in text else ():
             if _MAIL.fullmatch(f"{user}@{host}") is None:
-                self._add(self._users, user)
+                self._add("user", user)
                 self._add_host(host)
         for name, value in variables(text):
             self._learn_variable(name, value)
@@ -239,7 +254,7 @@ class Texts:
         if _OF_HOST.search(key):
             self._add_host(value)
         elif _OF_USER.search(key):
-            self._add(self._users, value)
+            self._add("user", value)
 
     def _learn_variable(self, name: str, value: str) -> None:
         if name == "HOME":
@@ -253,18 +268,19 @@ class Texts:
         with suppress(OSError):
             self._add_host(socket.gethostname())
         with suppress(OSError, KeyError, ImportError):
-            self._add(self._users, getpass.getuser())
+            self._add("user", getpass.getuser())
         with suppress(RuntimeError):
             self.places.add_home(str(Path.home()))
 
     def _add_host(self, name: str) -> None:
-        """A host, by its whole name and by its first part."""
-        self._add(self._hosts, name)
-        self._add(self._hosts, name.partition(".")[0])
+        """A host, by its whole name and by its first part. A moment and an address of numbers are none."""
+        for each in (name, _machine(name)):
+            if _LETTER.search(each):
+                self._add("host", each)
 
-    def _add(self, known: set[str], name: str) -> None:
-        if len(name) >= _FEWEST_LETTERS and name.lower() not in _COMMON and not self.stand_ins.is_one(name):
-            known.add(name)
+    def _add(self, kind: str, name: str) -> None:
+        if len(name) >= _FEWEST_LETTERS and name.lower() not in _COMMON and not self.stand_ins.is_one(name, kind):
+            (self._hosts if kind == "host" else self._users).add(name)
 
 
 def _machine(host: str) -> str:
