@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
 from perfdoctor.errors import PerfdoctorError, UsageError
-from perfdoctor.scrubbing import streams
+from perfdoctor.scrubbing import copies, streams
 from perfdoctor.scrubbing.copies import scrubbed
 from perfdoctor.scrubbing.texts import Texts
 from perfdoctor.system import tool_process
@@ -184,9 +184,36 @@ def test_what_nsys_stores_of_an_environment_is_in_no_copy(tmp_path, monkeypatch)
     assert found.removed["environment variables"] > 2
 
 
+def test_members_that_are_called_like_a_user_or_host_stay_and_other_files_of_it_are_copied(tmp_path):
+    (tmp_path / "run" / "torch").mkdir(parents=True)
+    (tmp_path / "run" / "a.log").write_text("worker-1:1:2 [0] NCCL INFO x\nworker-10 waits\n")
+    (tmp_path / "run" / "b.json").write_text(json.dumps({
+        "user": "stacks", "hostname": "collective", "node": "worker-1", "worker-1": 0, "worker-10": 1,
+        "stacks": [{"collective": "stacks"}], "x": "worker-10 and worker-1",
+    }))  # fmt: skip
+    found = copied(tmp_path / "run", tmp_path / "copy")
+    assert found.left_out == {}
+    assert json.loads((found.written / "b.json").read_text()) == {
+        "user": "user-1", "hostname": "host-2", "node": "host-1", "host-1": 0, "worker-10": 1,
+        "stacks": [{"collective": "user-1"}], "x": "worker-10 and host-1",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("piece_bytes", [64, 100, 1 << 16])
+def test_a_file_that_still_tells_something_is_found_wherever_a_piece_ends(tmp_path, monkeypatch, piece_bytes):
+    monkeypatch.setattr(streams, "_PIECE_BYTES", piece_bytes)
+    texts = Texts()
+    texts.learn("worker-1", "hostname")
+    texts.settle()
+    for filled in range(70):
+        for name, is_clean in (("worker-10", True), ("worker-1", False)):
+            (tmp_path / "a.log").write_text("." * filled + name)
+            assert copies.is_clean(tmp_path / "a.log", texts) == is_clean
+
+
 def test_a_file_that_still_tells_something_is_no_copy(tmp_path, monkeypatch):
     source = planted.trace(tmp_path / "a.json")
-    monkeypatch.setattr(Texts, "text", lambda _, text, key="": text)
+    monkeypatch.setattr(Texts, "text", lambda _, text, key="", **__: text)
     with pytest.raises(PerfdoctorError, match="still names"):
         copied(source, tmp_path / "b.json")
     assert not (tmp_path / "b.json").exists()

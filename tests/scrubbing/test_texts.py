@@ -55,7 +55,7 @@ def replaced(*texts, keep_paths=False, learn=(), key=""):
         ("GPU-1a2b3c4d-1a2b-1a2b-1a2b-1a2b3c4d5e6f", "GPU-00000001-0000-0000-0000-000000000000"),
         (f"s3://acme/x and {CITED}", f"s3://address-1 and {CITED}"),
         ("USER=ada\0HOME=/home/ada\0", ""),
-        ("A=1;B=2;TOKEN=3", ""),
+        ("A=1;B=x;TOKEN=3", ""),
         ("lr=1 warmup=2 steps=3", "lr=1 warmup=2 steps=3"),
         ("HF_TOKEN=hf_abcdefghijklmnopqrst", "HF_TOKEN=***"),
     ],
@@ -116,6 +116,41 @@ def test_words_that_users_are_also_called_stay_in_names():
     users = ["/home/adam/x.py", "/home/train/y.py", "/home/add/z.py"]
     names = ["torch/optim/adam.py(3): adam", "train", "aten::add", "add<float>", "Add.add"]
     assert replaced(*names, learn=users) == names
+
+
+@pytest.mark.parametrize("host", ["triton", "ampere", "h100", "sm90", "apex", "fused", "worker-1"])
+def test_no_host_is_a_part_of_the_name_of_a_kernel_a_function_or_another_host(host):
+    names = [
+        "triton_red_fused_0", "ampere_bf16_s16816gemm_bf16", "nvjet_h100_x", "sm90_xmma_gemm", "void sm90::gemm<triton::x>",
+        "apex/optimizers/fused_adam.py(3): step", "apex.optimizers", "aten::fused", "worker-10",
+    ]  # fmt: skip
+    assert replaced(*names, learn=[f"hostname: {host}"]) == names
+    said = [f"sent to {host}", f"[{host}]:29500", f"{host}:1:2 [0] NCCL INFO x"]
+    if host not in ("triton", "ampere"):  # words of recordings
+        assert replaced(*said, learn=[f"hostname: {host}"]) == [
+            "sent to host-1",
+            "[host-1]:29500",
+            "host-1:1:2 [0] NCCL INFO x",
+        ]
+
+
+def test_a_secret_that_is_a_word_is_masked_where_it_stands_alone():
+    environment = "HOME=/root\0JUPYTER_TOKEN=pytorch\0DB_PASSWORD=length\0API_KEY=Tr0ub4dor-and-3\0"
+    texts = [
+        "pytorch_flash::flash_fwd_kernel",
+        "seq_length",
+        "aten::lengths_range",
+        "length()",
+        "length",
+        "xTr0ub4dor-and-3",
+    ]
+    assert replaced(*texts, learn=[environment]) == [*texts[:-2], "***", "x***"]
+
+
+def test_shapes_are_no_environment():
+    shapes = ["B=32;S=2048;D=4096", "BATCH=32;LR=1e-4;SCALE=-0.5"]
+    assert replaced(*shapes) == shapes
+    assert replaced("A=1;B=2;DB_PASSWORD=3") == [""]
 
 
 def test_kept_paths_are_kept_and_nothing_else_is():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import pickle
+import re
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from perfdoctor.readers import formats, plain_pickle, text_rows
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys.tables import Database
 from perfdoctor.scrubbing import databases, plain_data, streams
+from perfdoctor.scrubbing.known import LONGEST_BOUND
 from perfdoctor.scrubbing.texts import Texts
 from perfdoctor.system import tool_process
 from perfdoctor.system.paths import draft
@@ -334,15 +336,29 @@ def _write(source: _Source, target: Path, texts: Texts, progress: Progress) -> N
 
 def _check(source: _Source, made: Path, texts: Texts) -> None:
     """Search the copy for what it must not hold. Raises PerfdoctorError where any of it is there, for any reason."""
-    private = list(texts.private())
-    longest = max(map(len, private), default=0)
-    before = b""
+    if not is_clean(made, texts):
+        raise PerfdoctorError(
+            f"{source.name.name} still names a host, a folder or a secret after it was cleaned",
+            do="Clean it by hand; please report this, without the file.",
+        )
+
+
+def is_clean(made: Path, texts: Texts) -> bool:
+    """Does no text that is known to be private stand in the file?"""
+    private = texts.private()
+    reach = max(map(len, private), default=0) + LONGEST_BOUND
+    searched = b"\n"
     with made.open("rb") as stream:
-        for piece in streams.Opened(stream).pieces() if private else ():
-            searched = before[-longest:] + piece
-            if any(each in searched for each in private):
-                raise PerfdoctorError(
-                    f"{source.name.name} still names a host, a folder or a secret after it was cleaned",
-                    do="Clean it by hand; please report this, without the file.",
-                )
-            before = piece
+        for piece in chain(streams.Opened(stream).pieces(), [b"\n" * reach]) if private else ():
+            searched = searched[-reach - 1 :] + piece
+            if any(_holds(searched, len(searched) - reach, *each) for each in private.items()):
+                return False
+    return True
+
+
+def _holds(searched: bytes, end: int, name: bytes, bounded: re.Pattern[bytes]) -> bool:
+    """Does the name begin in front of `end`, and behind the first byte? Its bounds are then all there."""
+    at = searched.find(name, 1, end + len(name) - 1)
+    while at > 0 and not bounded.match(searched, at):
+        at = searched.find(name, at + 1, end + len(name) - 1)
+    return at > 0

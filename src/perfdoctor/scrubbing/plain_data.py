@@ -66,7 +66,8 @@ class _Cleaned:
             made: Any = {}
             self._made[id(data)] = made
             for name, value in data.items():
-                made[self.of(name)] = value if type(value) in _NUMBERS else self.of(value, str(name))
+                shown = self._texts.text(name, is_key=True) if isinstance(name, str) else self.of(name)
+                made[shown] = value if type(value) in _NUMBERS else self.of(value, str(name))
         elif _NUMBERS.issuperset(map(type, data)):
             return data
         elif isinstance(data, list):

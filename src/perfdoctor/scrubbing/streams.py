@@ -184,12 +184,16 @@ class _Json(_Lines):
         for key, at in _of_telling_keys(parts, strings):
             parts[at] = self._replaced(parts[at], key)
         shown = {raw: new for raw in sorted(strings) if (new := self._replaced(raw)) != raw}
-        parts[1::2] = [shown.get(raw, raw) for raw in parts[1::2]]
+        keys = {raw: name for raw, new in shown.items() if (name := self._replaced(raw, is_key=True)) != new}
+        parts[1::2] = [
+            keys[raw] if raw in keys and behind.lstrip().startswith(b":") else shown.get(raw, raw)
+            for raw, behind in zip(parts[1::2], parts[2::2], strict=True)
+        ]
         return _restored(b'"'.join(parts))
 
-    def _replaced(self, raw: bytes, key: str = "") -> bytes:
+    def _replaced(self, raw: bytes, key: str = "", *, is_key: bool = False) -> bytes:
         text = _decoded(raw)
-        shown = self._texts.text(text, key)
+        shown = self._texts.text(text, key, is_key=is_key)
         return raw if shown == text else _encoded(shown)
 
     def _environment(self, found: re.Match[bytes]) -> bytes:

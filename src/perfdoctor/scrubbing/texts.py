@@ -10,12 +10,14 @@ from __future__ import annotations
 import getpass
 import re
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import filterfalse
 from pathlib import Path
 
 from perfdoctor.patterns import regex
+from perfdoctor.scrubbing.known import IN_FILE_NAME, Known, any_of, searched
 from perfdoctor.scrubbing.paths import Places
 from perfdoctor.scrubbing.stand_ins import StandIns
 from perfdoctor.system.masking import MASK, masked_command, masked_text, may_hold_secret
@@ -68,9 +70,12 @@ _COMMON = frozenset((
     "adamw", "sgd", "max", "min", "mean", "sum", "conv", "linear", "relu", "step", "loss", "optimizer", "loader",
     "dataset", "batch", "forward", "backward", "debian", "centos", "opc", "ec2-user", "vagrant", "azureuser",
     "slurm", "mpi", "nccl", "master", "head", "login", "compute", "none", "null", "true", "false", "unknown",
-    "rank", "device", "kernel", "stream", "thread", "process", "name", "cpu", "x86_64", "aarch64",
+    "rank", "device", "kernel", "stream", "thread", "process", "name", "cpu", "x86_64", "aarch64", "triton", "ampere",
+    "volta", "turing", "hopper", "blackwell", "cutlass", "cublas", "cudnn", "aten", "cat", "dur", "pid", "tid", "args",
+    "trace", "overhead", "attention", "tensor", "memory", "copy", "add", "mul",
 ))  # fmt: skip
 _FEWEST_LETTERS = 3
+_NUMBER = regex(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?")
 
 _ADDRESS = regex(r"\b([a-z][a-z0-9+.-]{1,15})://([^\s\"'<>|,;)\]}]+)", re.IGNORECASE)
 _MAIL = regex(r"(?<![\w@/])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,4}\.[A-Za-z]{2,}\b")
@@ -97,8 +102,8 @@ class Texts:
         self._users: set[str] = set()
         self._secrets: set[str] = set()
         self._files: dict[str, str] = {}
-        self._host_pattern = self._nccl_pattern = self._user_pattern = self._user_in_name = _any_of((), "", "")
-        self._secret_pattern = _any_of((), "", "")
+        self._host_in_name = self._nccl_pattern = self._user_in_name = any_of((), "", "")
+        self._in_texts = self._in_keys = Known((), (), ())
         self._known = lru_cache(_KEPT_TEXTS)(self._cleaned)
         self._learn_this_machine()
 
@@ -126,9 +131,9 @@ class Texts:
 
     def learn_command(self, words: Sequence[str]) -> None:
         """Look at a command: what is the secret of an option there is one everywhere."""
-        self._secrets.update(
-            word for word, shown in zip(words, masked_command(words), strict=True) if shown == MASK and len(word) > 5
-        )
+        for word, shown in zip(words, masked_command(words), strict=True):
+            if shown == MASK:
+                self._add_secret(word)
 
     def learn_file(self, name: str) -> None:
         """Look at the name of a file."""
@@ -143,33 +148,37 @@ class Texts:
                 self._add_host(name)
         machines = {_machine(name) for name in self._hosts}
         self.stand_ins.widths["host"] = len(str(len(machines)))
-        self._host_pattern = _any_of(self._hosts, r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
-        self._nccl_pattern = _any_of(self._hosts, "", r"(?=:\d+:\d+ \[)")
-        self._user_pattern = _any_of(self._users, r"(?<![\w./\\-])(?<!::)", r"(?![\w/\\(<-]|\.\w|::)")
-        self._user_in_name = _any_of(self._users, r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
-        self._secret_pattern = _any_of(self._secrets, "", "")
+        self._host_in_name = any_of(self._hosts, *IN_FILE_NAME)
+        self._nccl_pattern = any_of(self._hosts, "", r"(?=:\d+:\d+ \[)")
+        self._user_in_name = any_of(self._users, *IN_FILE_NAME)
+        self._in_texts = Known(self._hosts, self._users, self._secrets)
+        self._in_keys = Known(*(filterfalse(str.isalpha, each) for each in (self._hosts, self._users, self._secrets)))
 
-    def private(self) -> Iterator[bytes]:
-        """What no byte of a copy may hold, where it is too long to stand there by chance."""
-        known = {*self._secrets} | (set() if self._keep_paths else {*self._hosts, *self.places.private()})
-        yield from (each.encode("utf-8", "surrogateescape") for each in known if len(each) > 5)
+    def private(self) -> dict[bytes, re.Pattern[bytes]]:
+        """What a copy must not hold, if it is too long to stand there by chance, and how it would stand there."""
+        hosts, homes = ((), ()) if self._keep_paths else (self._hosts, self.places.private())
+        return searched(hosts, self._secrets, homes)
 
     # --- what stands there instead? ---
 
-    def text(self, text: str, key: str = "") -> str:
-        """The text with stand-ins, and "" for an environment."""
-        return self._known(text, key) if len(text) <= _LONGEST_KEPT else self._cleaned(text, key)
+    def text(self, text: str, key: str = "", *, is_key: bool = False) -> str:
+        """The text with stand-ins, and "" for an environment.
+
+        `is_key`: it is what a member is called, by which readers know it, whoever has the same name.
+        """
+        return (self._known if len(text) <= _LONGEST_KEPT else self._cleaned)(text, key, is_key)
 
     def file_name(self, name: str) -> str:
         """The name of a file or folder with stand-ins, which texts then call it by."""
-        shown = self._host_pattern.sub(self._host, masked_word(name))
+        shown = self._host_in_name.sub(self._host, masked_word(name))
         shown = self._user_in_name.sub(lambda found: self.stand_ins.of("user", found[0]), shown)
         if shown != name:
             self._files[name] = shown
             self._known.cache_clear()
         return shown
 
-    def _cleaned(self, text: str, key: str) -> str:
+    def _cleaned(self, text: str, key: str, is_key: bool) -> str:
+        known = self._in_keys if is_key else self._in_texts
         named = variables(text)
         if named:
             for name, _ in named:
@@ -179,14 +188,14 @@ class Texts:
             return whole
         for name, shown in self._files.items():
             text = text.replace(name, shown)
-        text = self._secret_pattern.sub(self._secret, text)
+        text = known.secrets.sub(self._secret, text)
         if may_hold_secret(text):
             text = "\n".join(map(self._line, text.split("\n")))
         text = self._without_addresses(text)
         if not self._keep_paths:
             text = self.places.replaced(text)
-        text = self._host_pattern.sub(self._host, self._nccl_pattern.sub(self._host, text))
-        return self._user_pattern.sub(lambda found: self.stand_ins.of("user", found[0]), text)
+        text = known.hosts.sub(self._host, self._nccl_pattern.sub(self._host, text))
+        return known.users.sub(lambda found: self.stand_ins.of("user", found[0]), text)
 
     def _of_key(self, key: str, text: str) -> str | None:
         """What stands for a text because of what it is called; None where that does not say."""
@@ -259,8 +268,8 @@ class Texts:
     def _learn_variable(self, name: str, value: str) -> None:
         if name == "HOME":
             self.places.add_home(value)
-        elif _OF_SECRET.search(name) and len(value) > 5:
-            self._secrets.add(value)
+        elif _OF_SECRET.search(name):
+            self._add_secret(value)
         else:
             self._learn_value(name, value)
 
@@ -271,6 +280,10 @@ class Texts:
             self._add("user", getpass.getuser())
         with suppress(RuntimeError):
             self.places.add_home(str(Path.home()))
+
+    def _add_secret(self, value: str) -> None:
+        if len(value) > 5 and value.lower() not in _COMMON:
+            self._secrets.add(value)
 
     def _add_host(self, name: str) -> None:
         """A host, by its whole name and by its first part. A moment and an address of numbers are none."""
@@ -293,7 +306,10 @@ def variables(text: str) -> list[tuple[str, str]]:
     if text.count("=") < _FEWEST_VARIABLES and "\0" not in text:
         return []
     found = [(name, value.strip('"')) for name, value in _VARIABLE.findall(text)]
-    return found if len(found) >= _FEWEST_VARIABLES or (found and "\0" in text) else []
+    if "\0" in text:
+        return found
+    are_shapes = all(_NUMBER.fullmatch(value) and not _OF_SECRET.search(name) for name, value in found)
+    return [] if len(found) < _FEWEST_VARIABLES or are_shapes else found
 
 
 def names_owner(key: str) -> bool:
@@ -303,9 +319,3 @@ def names_owner(key: str) -> bool:
 
 def masked_word(word: str) -> str:
     return masked_command([word])[0]
-
-
-def _any_of(texts: set[str] | tuple[str, ...], before: str, behind: str) -> re.Pattern[str]:
-    """An expression of any of these texts, the longest first; of none, one that matches nothing."""
-    longest = sorted(texts, key=lambda each: (-len(each), each))
-    return regex(f"{before}(?:{'|'.join(map(re.escape, longest))}){behind}" if longest else r"(?!)")
