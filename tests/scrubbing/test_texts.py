@@ -47,10 +47,20 @@ def replaced(*texts, keep_paths=False, learn=(), key=""):
         ("0.5node17:123:456 [0] NCCL INFO x\nnode17:123:456 [0] NCCL INFO x", "0.5host-1:123:456 [0] NCCL INFO x\nhost-1:123:456 [0] NCCL INFO x"),
         ("ssh ada@node17.acme.com:", "ssh user-1@host:"),
         ("mail ada.l@acme.com", "mail user-1@host"),
+        ("mail ada.l@acme.com:please", "mail user-1@host:please"),
+        ("git@github.com:acme/secretproj.git", "user-1@host:address-1"),
+        ("ada@node17:runs/a.bin, @node17:1:2 [0] NCCL INFO", "user-1@host-1:address-1, @host-1:1:2 [0] NCCL INFO"),
         ("eth0:10.1.2.3<0>", "eth0:192.0.2.1<0>"),
         ("2023.4.4.54 and 127.0.0.1", "2023.4.4.54 and 127.0.0.1"),
         ("02:42:ac:11:00:02", "address-1"),
         ("fe80::1ff:fe23:4567:890a", "address-1"),
+        ("Using eth0:2a02:8071:1234:5678:9abc:def0:1234:5678<0>", "Using eth0:address-1<0>"),
+        ("ib0:fe80::9a03:9bff:fe12:3456%ib0<0>", "ib0:address-1<0>"),
+        ("2a02:8071:1234::5 and [2a02:8071:1234::5]:29500", "address-1 and [address-1]:29500"),
+        ("to fd00::17.", "to address-1."),
+        ("[::ffff:10.1.2.3]:29500", "[::ffff:192.0.2.1]:29500"),
+        ("[::]:29500, ::1 and c10::add, c10::De, aten::add, dead::beef, ::abs", "[::]:29500, ::1 and c10::add, c10::De, aten::add, dead::beef, ::abs"),
+        ("0000:17:00.0 at 12:30:45 in 1:2:3:4:5", "0000:17:00.0 at 12:30:45 in 1:2:3:4:5"),
         ("std::f(12:30:45)", "std::f(12:30:45)"),
         ("GPU-1a2b3c4d-1a2b-1a2b-1a2b-1a2b3c4d5e6f", "GPU-00000001-0000-0000-0000-000000000000"),
         (f"s3://acme/x and {CITED}", f"s3://address-1 and {CITED}"),
@@ -132,6 +142,22 @@ def test_no_host_is_a_part_of_the_name_of_a_kernel_a_function_or_another_host(ho
             "[host-1]:29500",
             "host-1:1:2 [0] NCCL INFO x",
         ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("gpu-node-17.acme-corp.com:29500", "host-1:29500"),
+        ("[gpu-node-17.acme-corp.com]:29500", "[host-1]:29500"),
+        ("gpu-node-17.acme-corp.com, then (node18.acme.internal).", "host-1, then (host-2)."),
+        ("mew.acme.com:29500", "host-3:29500"),
+        ("gpu-node-17.pt.trace.json and gpu-node-17.log", "host-1.pt.trace.json and host-1.log"),
+        ("gpu-node-17. Then mew.ops and gpu-node-17.4", "host-1. Then mew.ops and host-1.4"),
+    ],
+)
+def test_the_domain_of_a_known_host_goes_with_it(text, shown):
+    learn = ["hostname: gpu-node-17", "hostname: node18", "hostname: mew"]
+    assert replaced("gpu-node-17 node18 mew", text, learn=learn)[1] == shown
 
 
 def test_a_secret_that_is_a_word_is_masked_where_it_stands_alone():
@@ -219,9 +245,15 @@ def test_every_package_by_which_the_vocabulary_knows_a_path_is_kept():
         ":a1:1:1 [0] NCCL ",
         "\nhost : ",
         "Pid 1 on a device",
+        "2::",
+        "eth0:2:",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----\na",
+        "a@b.cd:e/",
+        "gpu-1.a",
     ],
 )
 def test_a_long_text_is_cleaned_soon(piece):
     begun = time.process_time()
-    replaced(piece * (200_000 // len(piece)))
+    replaced(piece * (200_000 // len(piece)), learn=["hostname: gpu-1"])
     assert time.process_time() - begun < 3

@@ -28,11 +28,23 @@ _PLAIN_SECRET = regex(r"[A-Za-z]+|\d+")
 _FEWEST_SEARCHED = 6
 
 
+#: A domain behind a host, which names its company, but no ending of a file. Behind a word it needs a port as well:
+#: `apex.optimizers`.
+_ENDINGS = (
+    "json|jsonl|log|csv|gz|txt|out|err|py|pt|pth|sqlite|db|html|md|sh|ya?ml|toml|pickle|pkl|bin|npy|zip|prom"
+    "|nsys-rep|ncu-rep|qdrep|safetensors"
+)
+_DOMAIN = (
+    rf"(?:\.[A-Za-z0-9-]{{1,63}}){{0,7}}\.(?!(?:{_ENDINGS})(?![A-Za-z0-9-]))[A-Za-z][A-Za-z0-9-]{{0,62}}"
+    r"(?=[:\]/,;)>\"']|\.?(?:\s|$))"
+)
+
+
 class Known:
     """Expressions of what is known to be private."""
 
     def __init__(self, hosts: Iterable[str], users: Iterable[str], secrets: Iterable[str]) -> None:
-        self.hosts = _each_of(hosts, _bounds_of_host)
+        self.hosts = _each_of(hosts, _bounds_of_host, has_domain=True)
         self.users = any_of(users, *_WORD)
         self.secrets = _each_of(secrets, _bounds_of_secret)
 
@@ -55,10 +67,17 @@ def any_of(texts: Iterable[str], before: str, behind: str) -> re.Pattern[str]:
     return regex(f"{before}(?:{'|'.join(map(re.escape, longest))}){behind}" if longest else r"(?!)")
 
 
-def _each_of(texts: Iterable[str], bounds: Callable[[str], tuple[str, str]]) -> re.Pattern[str]:
-    """An expression of any of these texts, each within its bounds."""
+def _each_of(
+    texts: Iterable[str], bounds: Callable[[str], tuple[str, str]], *, has_domain: bool = False
+) -> re.Pattern[str]:
+    """An expression of any of these texts, each within its bounds, or with a domain behind it."""
     bounded = [(text, bounds(text)) for text in texts]
-    return regex("|".join(any_of([text for text, its in bounded if its == each], *each).pattern for each in _ORDER))
+    made = []
+    for before, behind in _ORDER:
+        domain = _DOMAIN + (r"(?=:\d)" if (before, behind) == _WORD else "")
+        end = f"(?:{domain}|{behind})" if has_domain else behind
+        made.append(any_of([text for text, its in bounded if its == (before, behind)], before, end))
+    return regex("|".join(each.pattern for each in made))
 
 
 def _bounds_of_host(name: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from itertools import filterfalse
 from pathlib import Path
 
 from perfdoctor.patterns import regex
+from perfdoctor.scrubbing.addresses import Addresses, machine, users_at_hosts
 from perfdoctor.scrubbing.known import IN_FILE_NAME, Known, any_of, searched
 from perfdoctor.scrubbing.paths import Places
 from perfdoctor.scrubbing.stand_ins import StandIns
@@ -77,17 +78,6 @@ _COMMON = frozenset((
 _FEWEST_LETTERS = 3
 _NUMBER = regex(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?")
 
-_ADDRESS = regex(r"\b([a-z][a-z0-9+.-]{1,15})://([^\s\"'<>|,;)\]}]+)", re.IGNORECASE)
-_MAIL = regex(r"(?<![\w@/])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,4}\.[A-Za-z]{2,}\b")
-_AT_HOST = regex(r"(?<![\w@/.:])([A-Za-z][\w.-]{1,31})@([A-Za-z][\w.-]{2,253})(?=:|$|\s)(?!:\w+:)")
-_IP = regex(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
-_IP6 = regex(r"(?<![\w:])(?:[0-9a-f]{1,4}:){4,7}:?[0-9a-f]{1,4}(?![\w:])|(?<![\w:])fe80:[0-9a-f:]{2,40}", re.IGNORECASE)
-_MAC = regex(r"(?<![\w:])(?:[0-9a-f]{2}:){5}[0-9a-f]{2}(?![\w:])", re.IGNORECASE)
-_GPU = regex(r"\b(GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{27}(?:/\d+/\d+)?", re.IGNORECASE)
-#: Addresses of nobody (RFC 5737).
-_NOBODYS = ("192.0.2", "198.51.100", "203.0.113")
-_COLONS, _POINTS = regex(r"[0-9A-Fa-f]:[0-9A-Fa-f:]"), regex(r"\d\.\d{1,3}\.")
-
 
 class Texts:
     """The texts of one copy. `keep_paths`: paths stay as they are, and with them what they tell."""
@@ -96,7 +86,6 @@ class Texts:
         self.stand_ins = StandIns()
         self.places = Places(self.stand_ins)
         self._keep_paths = keep_paths
-        self._public = public
         self._hosts: set[str] = set()
         self._glued: set[str] = set()
         self._users: set[str] = set()
@@ -104,8 +93,9 @@ class Texts:
         self._files: dict[str, str] = {}
         self._host_in_name = self._nccl_pattern = self._user_in_name = any_of((), "", "")
         self._in_texts = self._in_keys = Known((), (), ())
+        self._addresses = Addresses(self.stand_ins, public, self._hosts, self._users)
         self._known = lru_cache(_KEPT_TEXTS)(self._cleaned)
-        self._learn_this_machine()
+        self._learn_thismachine()
 
     # --- what is private? ---
 
@@ -122,10 +112,9 @@ class Texts:
             self._learn_value(said, name)
         for said, name in _SAID_ALONE.findall(text) if "\n" in text else ():
             self._learn_value(said, name)
-        for user, host in _AT_HOST.findall(text) if "@" in text else ():
-            if _MAIL.fullmatch(f"{user}@{host}") is None:
-                self._add("user", user)
-                self._add_host(host)
+        for user, host in users_at_hosts(text):
+            self._add("user", user)
+            self._add_host(host)
         for name, value in variables(text):
             self._learn_variable(name, value)
 
@@ -146,7 +135,7 @@ class Texts:
         for name in sorted(self._glued, key=len):  # a line may stand directly behind other output
             if not name.endswith(tuple(self._hosts)):
                 self._add_host(name)
-        machines = {_machine(name) for name in self._hosts}
+        machines = {machine(name) for name in self._hosts}
         self.stand_ins.widths["host"] = len(str(len(machines)))
         self._host_in_name = any_of(self._hosts, *IN_FILE_NAME)
         self._nccl_pattern = any_of(self._hosts, "", r"(?=:\d+:\d+ \[)")
@@ -191,7 +180,7 @@ class Texts:
         text = known.secrets.sub(self._secret, text)
         if may_hold_secret(text):
             text = "\n".join(map(self._line, text.split("\n")))
-        text = self._without_addresses(text)
+        text = self._addresses.replaced(text)
         if not self._keep_paths:
             text = self.places.replaced(text)
         text = known.hosts.sub(self._host, self._nccl_pattern.sub(self._host, text))
@@ -200,7 +189,7 @@ class Texts:
     def _of_key(self, key: str, text: str) -> str | None:
         """What stands for a text because of what it is called; None where that does not say."""
         if text in self._hosts and _OF_HOST.search(key):
-            return self.stand_ins.of("host", _machine(text))
+            return self.stand_ins.of("host", machine(text))
         if _OF_USER.search(key) and text not in _COMMON and _NAME.fullmatch(text):
             return self.stand_ins.of("user", text)
         if _OF_SECRET.search(key) and len(text) > 1 and not self.stand_ins.is_one(text):
@@ -215,45 +204,11 @@ class Texts:
         return shown
 
     def _host(self, found: re.Match[str]) -> str:
-        return self.stand_ins.of("host", _machine(found[0]))
+        return self.stand_ins.of("host", machine(found[0]))
 
     def _secret(self, found: re.Match[str]) -> str:
         self.stand_ins.removed(SECRETS, found[0])
         return MASK
-
-    def _without_addresses(self, text: str) -> str:
-        if "://" in text:
-            text = _ADDRESS.sub(self._of_address, text)
-        if "@" in text:
-            text = _MAIL.sub(lambda found: f"{self.stand_ins.of('user', found[0])}@host", text)
-            text = _AT_HOST.sub(lambda found: f"{self._at('user', found[1])}@{self._at('host', found[2])}", text)
-        if _COLONS.search(text):
-            text = _MAC.sub(lambda found: self.stand_ins.of("address", found[0]), text)
-            text = _IP6.sub(lambda found: self.stand_ins.of("address", found[0]), text)
-        if _POINTS.search(text):
-            text = _IP.sub(self._of_ip, text)
-        if "-" not in text:
-            return text
-        return _GPU.sub(
-            lambda found: f"{found[1]}-{self.stand_ins.number('gpu', found[0]):08x}-" + "0000-" * 3 + "0" * 12, text
-        )
-
-    def _at(self, kind: str, name: str) -> str:
-        known = self._users if kind == "user" else self._hosts
-        return self.stand_ins.of(kind, _machine(name) if kind == "host" else name) if name in known else name
-
-    def _of_address(self, found: re.Match[str]) -> str:
-        """Addresses that perfdoctor's own rules cite stay."""
-        if found[0].rstrip(".") in self._public or self.stand_ins.is_one(found[2]):
-            return found[0]
-        return f"{found[1]}://{self.stand_ins.of('address', found[2])}"
-
-    def _of_ip(self, found: re.Match[str]) -> str:
-        numbers = [int(each) for each in found[0].split(".")]
-        if max(numbers) > 255 or numbers[0] in (0, 127) or found[0].rpartition(".")[0] in _NOBODYS:
-            return found[0]
-        number = self.stand_ins.number("address", found[0]) - 1
-        return f"{_NOBODYS[number // 254 % len(_NOBODYS)]}.{number % 254 + 1}"
 
     # --- learning ---
 
@@ -273,7 +228,7 @@ class Texts:
         else:
             self._learn_value(name, value)
 
-    def _learn_this_machine(self) -> None:
+    def _learn_thismachine(self) -> None:
         with suppress(OSError):
             self._add_host(socket.gethostname())
         with suppress(OSError, KeyError, ImportError):
@@ -287,18 +242,13 @@ class Texts:
 
     def _add_host(self, name: str) -> None:
         """A host, by its whole name and by its first part. A moment and an address of numbers are none."""
-        for each in (name, _machine(name)):
+        for each in (name, machine(name)):
             if _LETTER.search(each):
                 self._add("host", each)
 
     def _add(self, kind: str, name: str) -> None:
         if len(name) >= _FEWEST_LETTERS and name.lower() not in _COMMON and not self.stand_ins.is_one(name, kind):
             (self._hosts if kind == "host" else self._users).add(name)
-
-
-def _machine(host: str) -> str:
-    """The same of a host's short name, and of its name in a domain."""
-    return host.partition(".")[0]
 
 
 def variables(text: str) -> list[tuple[str, str]]:
