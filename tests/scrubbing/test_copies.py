@@ -211,6 +211,17 @@ def test_a_file_that_still_tells_something_is_found_wherever_a_piece_ends(tmp_pa
             assert copies.is_clean(tmp_path / "a.log", texts) == is_clean
 
 
+@pytest.mark.parametrize("piece_bytes", [64, 100, 1 << 16])
+def test_a_private_key_in_a_log_is_masked_wherever_a_piece_ends(tmp_path, monkeypatch, piece_bytes):
+    monkeypatch.setattr(streams, "_PIECE_BYTES", piece_bytes)
+    kind, lines = "OPENSSH PRIVATE KEY", "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE\n" * 9
+    key = f"-----BEGIN {kind}-----\n{lines}-----END {kind}-----\n"
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "a.log").write_text(("epoch 1\n" * 5 + key) * 2 + "epoch 2\n")
+    found = (copied(tmp_path / "a", tmp_path / "b").written / "a.log").read_text()
+    assert found == ("epoch 1\n" * 5 + "***\n") * 2 + "epoch 2\n"
+
+
 def test_a_file_that_still_tells_something_is_no_copy(tmp_path, monkeypatch):
     source = planted.trace(tmp_path / "a.json")
     monkeypatch.setattr(Texts, "text", lambda _, text, key="", **__: text)
@@ -317,7 +328,7 @@ def test_the_command_prints_what_was_removed_by_kind_and_what_was_left_out(tmp_p
     "piece",
     [
         '\\"', '"env":{', '{"', '"a":"', '"argv":["', "[", '"project":{"name":', '"env":{"', '"env":{\\"', '"argv":["a\\"', '"a":["b",',
-        '"env":{"a":"{",', '"password":["a",',
+        '"env":{"a":"{",', '"password":["a",', '"credentials":{"a":"b",', '"token', '"credentials":{',
     ],
 )  # fmt: skip
 def test_a_damaged_file_of_any_form_is_cleaned_soon(tmp_path, piece):
@@ -362,6 +373,13 @@ def test_two_projects_of_one_copy_are_two_and_no_copy_says_which_project_it_is_o
         ("env", {"CUSTOMER": "lovelace-ltd", "PROMPT": "{user}@{host}", "RANK": "1"}, {"RANK": "1"}),
         ("command", ["a", "--password", "lovelace-ltd", "x=[1,2]", "{"], ["a", "--password", "***", "x=[1,2]", "{"]),
         ("password", ["lovelace-ltd", "a]b"], ["***", "***"]),
+        (
+            "credentials",
+            {"lovelace": "lovelace-ltd", "n": 1, "x": ["lovelace-ltd"]},
+            {"lovelace": "***", "n": 1, "x": ["***"]},
+        ),
+        ("user", {"id": "x", "name": "kept"}, {"id": "x", "name": "kept"}),
+        ("token", ["the", "Zx81kLmn0PqRs"], ["the", "***"]),
         ("password", [1, "lovelace-ltd", None, "ab"], [1, "***", None, "***"]),
         ("project", {"name": "lovelace-ltd", "program": "t.py {x}"}, {"name": "project-1", "program": "t.py {x}"}),
         ("words", ["a", "b"], ["a", "b"]),
@@ -375,9 +393,10 @@ def test_brackets_in_strings_hide_nothing(tmp_path, member, value, shown, indent
     assert found == {member: shown, "next": ["kept", "***" * (member == "command")]}
 
 
-@pytest.mark.parametrize("member", ["environment", "password", "command"])
+@pytest.mark.parametrize("member", ["environment", "password", "credentials", "command"])
 def test_what_goes_on_in_the_next_piece_is_cleaned_as_a_whole(tmp_path, monkeypatch, member):
     values = {"environment": {f"A{n}": "{x}, lovelace-ltd" for n in range(9)}, "password": ["[x], lovelace-ltd"] * 9}
+    values["credentials"] = values["environment"]
     value = values.get(member, ["--password", "lovelace-ltd", "x=[1]"] * 9)
     (tmp_path / "a.json").write_text(json.dumps({"a": [{"b": "c"}, {"b": "d"}], member: value, "e": "f"}))
     for size in (64, 100, 128):

@@ -74,6 +74,24 @@ def test_a_text_of_a_machine_gets_stand_ins_and_no_other(text, shown):
     assert replaced(text) == [shown]
 
 
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nhunter2hunter2hunter2\n-----END RSA PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"a\n{PEM}\nb c", "a\n***\nb c"),
+        (f"{PEM}\n{PEM}", "***\n***"),
+        (PEM.replace("\n", "\\n"), "***"),
+        (PEM.replace("\n", "\n[0]: ") + "\nb", "***\nb"),
+        (PEM.rpartition("\n")[0] + "\nthe next line", "***\nthe next line"),
+        ("-----BEGIN PUBLIC KEY-----\nMIIE", "-----BEGIN PUBLIC KEY-----\nMIIE"),
+    ],
+)
+def test_a_private_key_is_masked_with_all_its_lines(text, shown):
+    assert replaced(text) == [shown]
+
+
 def test_a_name_is_the_same_everywhere_once_any_text_gives_it_away():
     environment = "HOSTNAME=node17.acme.com\0LOGNAME=lovelace\0HOME=/u3/lovelace\0API_KEY=opensesame\0"
     texts = ["step on node17", "node17.acme.com", "lovelace ran it", "/u3/lovelace/x", "say opensesame"]
@@ -191,6 +209,19 @@ def test_kept_paths_are_kept_and_nothing_else_is():
         ("user", "lovelace", "user-1"),
         ("wandb_api_key", "x1", "***"),
         ("name", "x1", "x1"),
+        ("api-key", "hunter2", "***"),
+        ("x-amz-security-token", "hunter2", "***"),
+        ("pwd", "hunter2", "***"),
+        ("Set-Cookie", "a=b", "***"),
+        ("bearer", "hunter2", "***"),
+        ("jwt", "hunter2", "***"),
+        ("token", "Zx81kLmn0PqRs", "***"),
+        ("token", "the", "the"),
+        ("pass", "torch", "torch"),
+        ("key", "0123456789abcdef0123456789abcdef", "***"),
+        ("key", "hidden_copy_ns", "hidden_copy_ns"),
+        ("key", "layers.12.self_attn.q_proj.weight", "layers.12.self_attn.q_proj.weight"),
+        ("signature", "(Tensor self, Tensor other) -> Tensor", "(Tensor self, Tensor other) -> Tensor"),
     ],
 )
 def test_the_key_of_a_text_says_what_it_is(key, text, shown):

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, TypeVar
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
 from perfdoctor.readers.kineto.inflate import MAGIC, Inflated
-from perfdoctor.scrubbing.texts import ENVIRONMENT, Texts, names_owner
+from perfdoctor.scrubbing.texts import ENVIRONMENT, Texts, holds_secret, names_owner
 from perfdoctor.system.run_folder import explains_recording
 
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any])
@@ -27,6 +27,8 @@ _KEPT_STRINGS = 1 << 20
 _LONGEST_WORD = 256 << 20
 #: An environment is a few kilobytes long.
 _LONGEST_OBJECT = 1 << 20
+#: A private key is at most this long.
+_LONGEST_KEY = 20_000
 #: What stands for an escaped backslash and an escaped quotation mark while strings are sought: bytes that JSON lacks.
 _ESCAPED = ((rb"\\", b"\0\1"), (rb"\"", b"\0\2"))
 #: Besides strings JSON has numbers and a few words.
@@ -45,9 +47,11 @@ _ENVIRONMENT = regex(rb'"(?:%s)"\s*:\s*\{(%s)\}' % (_VARIABLES, _MEMBERS), re.IG
 _COMMAND = regex(rb'"(?:%s)"\s*:\s*\[(%s)\]' % (_WORDS_OF, _ITEMS), re.IGNORECASE)
 #: How perfdoctor names the program's repository.
 _PROJECT = regex(rb'"project"\s*:\s*\{(%s)\}' % _MEMBERS)
+_SECRETS = rb"[\w-]{0,32}(?:secret|passw|passphrase|credential|key|token)[\w-]{0,32}"
 #: One of these, or any list of strings, that has no end yet: a piece ends before it.
 _OPEN = regex(
-    rb'"(?:(?:%s|%s|project)"\s*:\s*\{%s|[^"\\]{1,128}"\s*:\s*\[%s)\Z' % (_VARIABLES, _WORDS_OF, _MEMBERS, _ITEMS),
+    rb'"(?:(?:%s|%s|%s|project)"\s*:\s*\{%s|[^"\\]{1,128}"\s*:\s*\[%s)\Z'
+    % (_VARIABLES, _WORDS_OF, _SECRETS, _MEMBERS, _ITEMS),
     re.IGNORECASE,
 )
 
@@ -98,7 +102,7 @@ def _each(opened: Opened, name: str, of_piece: Callable[[bytes], bytes], *, is_j
     rest = b""
     for piece in opened.pieces():
         whole = rest + piece
-        cut = _end_of_member(whole) if is_json else whole.rfind(b"\n") + 1
+        cut = _end_of_member(whole) if is_json else _end_of_line(whole)
         rest = whole[cut:]
         if len(rest) > _LONGEST_WORD:
             raise PerfdoctorError(
@@ -108,6 +112,13 @@ def _each(opened: Opened, name: str, of_piece: Callable[[bytes], bytes], *, is_j
             yield of_piece(whole[:cut])
     if rest:
         yield of_piece(rest)
+
+
+def _end_of_line(data: bytes) -> int:
+    """Where the last whole line ends, or in front of it the last one before a private key that has no end yet."""
+    end = data.rfind(b"\n") + 1
+    key = data.rfind(b"-----BEGIN ", max(end - _LONGEST_KEY, 0), end)
+    return data.rfind(b"\n", 0, key) + 1 or end if key > 0 and data.find(b"-----END ", key, end) < 0 else end
 
 
 def _end_of_member(data: bytes) -> int:
@@ -140,7 +151,7 @@ class _Lines:
         return b""
 
     def cleaned(self, piece: bytes) -> bytes:
-        lines = piece.decode("utf-8", "surrogateescape").split("\n")
+        lines = self._texts.without_private_keys(piece.decode("utf-8", "surrogateescape")).split("\n")
         return "\n".join(map(self._texts.text, lines)).encode("utf-8", "surrogateescape")
 
 
@@ -243,9 +254,15 @@ def _restored(piece: bytes) -> bytes:
 def _of_telling_keys(parts: list[bytes], strings: set[bytes]) -> Iterator[tuple[str, int]]:
     """Keys that say that their values are names or secrets, and in which part of the piece each value is."""
     keys = {raw for raw in strings if _is_telling(raw)}
+    end = 0
     for at in range(1, len(parts) - 2, 2) if keys else ():
-        if parts[at] in keys:
-            yield from ((_decoded(parts[at]), value) for value in _values(parts, at))
+        if parts[at] not in keys or at < end:
+            continue
+        key = _decoded(parts[at])
+        yield from ((key, value) for value in _values(parts, at))
+        if holds_secret(key) and (end := _end_of_object(parts, at)) > at:  # all that a secret's object holds
+            inside = range(at + 2, end + 1, 2)
+            yield from ((key, value) for value in inside if not parts[value + 1].lstrip().startswith(b":"))
 
 
 def _values(parts: list[bytes], key: int) -> Iterator[int]:
@@ -258,6 +275,18 @@ def _values(parts: list[bytes], key: int) -> Iterator[int]:
         if not _IN_LIST.issuperset(parts[at]):
             return
         yield at + 1
+
+
+def _end_of_object(parts: list[bytes], key: int) -> int:
+    """Behind which part the object ends that a key has as its value; `key` where it has none."""
+    if not parts[key + 1].strip().startswith(b":") or not parts[key + 1].strip().endswith(b"{"):
+        return key
+    depth = 1
+    for at in range(key + 2, len(parts) - 1, 2):
+        depth += parts[at + 1].count(b"{") - parts[at + 1].count(b"}")
+        if depth <= 0:
+            return at
+    return len(parts) - 2
 
 
 @lru_cache(1 << 16)

@@ -36,11 +36,24 @@ _OF_HOST = regex(
     r"|(?:host|node|machine|computer|display|container|pod)[_ ]?name$",
     re.IGNORECASE,
 )
-#: A member that holds a secret by its name. `key`, `pass` and `token` alone are words of recordings.
+#: A member that holds a secret by its name. PWD is where a program was started.
 _OF_SECRET = regex(
-    r"api_?key|secret|passw|passphrase|credential|(?:access|private|auth|account|encryption)_?key"
-    r"|(?:auth|access|refresh|session|bearer|hf|api)_?token|^[A-Z0-9_]+_(?:KEY|TOKEN|PASS|PWD|AUTH|COOKIE|SIG)$|^[Aa]uthorization$",
+    r"secret|passw|passphrase|credential|(?:api|access|private|auth|account|encryption)[_-]?key"
+    r"|(?:auth|access|refresh|session|security|identity|bearer|hf|api)[_-]?token"
+    r"|^[A-Z0-9_]+_(?:KEY|TOKEN|PASS|PWD|AUTH|COOKIE|SIG)$"
+    r"|^(?:authorization|(?:set-)?cookie|bearer|jwt|(?-i:[Pp]wd))$",
     re.IGNORECASE,
+)
+#: Words of recordings that are also names of secrets: what a member holds is one if it looks like one.
+_MAY_BE_SECRET = regex(r"keys?|tokens?|pass|auth|sig(?:nature)?", re.IGNORECASE)
+_RANDOM_DIGITS = regex(r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{20,}", re.IGNORECASE)
+_RANDOM_LETTERS = regex(r"[\w+/=-]{8,}")
+#: A private key with all its lines, also behind what a launcher writes in front of them; of one that breaks off, the
+#: lines that are its own.
+_PRIVATE_KEY = regex(
+    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    r"(?:(?:[^-]|-(?!----)){0,20000}-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    r"|(?:\s{1,4}[A-Za-z0-9+/=]{20,200}(?=\s|\Z))*)"
 )
 #: `hostname: x`, `"node_name": "x"` and `hostname="x"` inside of a text.
 _SAID = regex(
@@ -166,6 +179,9 @@ class Texts:
             self._known.cache_clear()
         return shown
 
+    def without_private_keys(self, text: str) -> str:
+        return _PRIVATE_KEY.sub(self._secret, text) if "PRIVATE KEY" in text else text
+
     def _cleaned(self, text: str, key: str, is_key: bool) -> str:
         known = self._in_keys if is_key else self._in_texts
         named = variables(text)
@@ -178,6 +194,7 @@ class Texts:
         for name, shown in self._files.items():
             text = text.replace(name, shown)
         text = known.secrets.sub(self._secret, text)
+        text = self.without_private_keys(text)
         if may_hold_secret(text):
             text = "\n".join(map(self._line, text.split("\n")))
         text = self._addresses.replaced(text)
@@ -192,7 +209,8 @@ class Texts:
             return self.stand_ins.of("host", machine(text))
         if _OF_USER.search(key) and text not in _COMMON and _NAME.fullmatch(text):
             return self.stand_ins.of("user", text)
-        if _OF_SECRET.search(key) and len(text) > 1 and not self.stand_ins.is_one(text):
+        is_secret = holds_secret(key) or (_MAY_BE_SECRET.fullmatch(key) and _is_like_secret(text))
+        if is_secret and len(text) > 1 and not self.stand_ins.is_one(text):
             self.stand_ins.removed(SECRETS, text)
             return MASK
         return None
@@ -223,7 +241,7 @@ class Texts:
     def _learn_variable(self, name: str, value: str) -> None:
         if name == "HOME":
             self.places.add_home(value)
-        elif _OF_SECRET.search(name):
+        elif holds_secret(name):
             self._add_secret(value)
         else:
             self._learn_value(name, value)
@@ -258,13 +276,25 @@ def variables(text: str) -> list[tuple[str, str]]:
     found = [(name, value.strip('"')) for name, value in _VARIABLE.findall(text)]
     if "\0" in text:
         return found
-    are_shapes = all(_NUMBER.fullmatch(value) and not _OF_SECRET.search(name) for name, value in found)
+    are_shapes = all(_NUMBER.fullmatch(value) and not holds_secret(name) for name, value in found)
     return [] if len(found) < _FEWEST_VARIABLES or are_shapes else found
 
 
 def names_owner(key: str) -> bool:
     """Does a key say that its value is the name of a host or user, or a secret?"""
-    return any(expression.search(key) for expression in (_OF_HOST, _OF_USER, _OF_SECRET))
+    named = any(expression.search(key) for expression in (_OF_HOST, _OF_USER, _OF_SECRET))
+    return named or _MAY_BE_SECRET.fullmatch(key) is not None
+
+
+def holds_secret(key: str) -> bool:
+    """Is the value of this key a secret, whatever it looks like?"""
+    return _OF_SECRET.search(key) is not None
+
+
+def _is_like_secret(text: str) -> bool:
+    """Is it as random as a secret? A value of `-p` is masked if it is."""
+    is_random = _RANDOM_LETTERS.fullmatch(text) is not None and masked_command(["-p", text])[1] == MASK
+    return is_random or _RANDOM_DIGITS.fullmatch(text) is not None
 
 
 def masked_word(word: str) -> str:
