@@ -222,12 +222,28 @@ def test_a_private_key_in_a_log_is_masked_wherever_a_piece_ends(tmp_path, monkey
     assert found == ("epoch 1\n" * 5 + "***\n") * 2 + "epoch 2\n"
 
 
-def test_a_file_that_still_tells_something_is_no_copy(tmp_path, monkeypatch):
-    source = planted.trace(tmp_path / "a.json")
+@pytest.mark.parametrize("make", [planted.trace, planted.export, planted.snapshot])
+def test_a_file_that_still_tells_something_is_no_copy(make, tmp_path, monkeypatch):
+    source = make(tmp_path / "a")
     monkeypatch.setattr(Texts, "text", lambda _, text, key="", **__: text)
     with pytest.raises(PerfdoctorError, match="still names"):
-        copied(source, tmp_path / "b.json")
-    assert not (tmp_path / "b.json").exists()
+        copied(source, tmp_path / "b")
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_word_that_begins_like_a_host_costs_no_file(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    text = "nodes: worker-1,worker-10 worker-11"
+    (folder / "nccl.log").write_text(f"worker-1:1:2 [0] NCCL INFO comm 0x1 rank 0\n{text}\n")
+    (folder / "a.json").write_text(json.dumps({"note": f"x\n{text}"}))
+    (folder / "a.pickle").write_bytes(pickle.dumps({"segments": [], "note": text}, protocol=4))
+    with sqlite3.connect(folder / "a.sqlite") as database:
+        database.execute("CREATE TABLE a (one TEXT, other TEXT)")
+        database.execute("INSERT INTO a VALUES (?, ?)", (text, text))
+    found = copied(folder, tmp_path / "copy")
+    assert (found.left_out, found.files) == ({}, 4)
+    assert (found.written / "nccl.log").read_text().endswith("nodes: host-1,worker-10 worker-11\n")
 
 
 def test_files_that_only_a_removed_name_told_apart_are_both_there(tmp_path):
@@ -382,6 +398,11 @@ def test_two_projects_of_one_copy_are_two_and_no_copy_says_which_project_it_is_o
         ("token", ["the", "Zx81kLmn0PqRs"], ["the", "***"]),
         ("password", [1, "lovelace-ltd", None, "ab"], [1, "***", None, "***"]),
         ("project", {"name": "lovelace-ltd", "program": "t.py {x}"}, {"name": "project-1", "program": "t.py {x}"}),
+        (
+            "checkout",
+            {"commit": "0123456789" * 4, "dirty": True, "branch": "lovelace-ltd {x}"},
+            {"commit": "", "dirty": True, "branch": ""},
+        ),
         ("words", ["a", "b"], ["a", "b"]),
     ],
 )

@@ -8,7 +8,7 @@ import pickle
 import re
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from itertools import chain, count
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.patterns import regex
 from perfdoctor.readers import formats, plain_pickle, text_rows
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys.tables import Database
@@ -334,31 +335,53 @@ def _write(source: _Source, target: Path, texts: Texts, progress: Progress) -> N
                 stream.writelines(pieces)
 
 
+class _Search(Texts):
+    """Whoever learns the texts of a copy with it finds what is private in one of them."""
+
+    def __init__(self, bounded: Iterable[re.Pattern[bytes]]) -> None:
+        super().__init__()
+        self.has_found = False
+        self._bounded = [regex(each.pattern.decode("utf-8", "surrogateescape")) for each in bounded]
+
+    def learn(self, text: str, key: str = "") -> None:  # noqa: ARG002 as that of all texts
+        self.has_found = self.has_found or any(each.search(text) for each in self._bounded)
+
+    def learn_command(self, words: Sequence[str]) -> None:
+        """Its words are texts as well."""
+
+
 def _check(source: _Source, made: Path, texts: Texts) -> None:
     """Search the copy for what it must not hold. Raises PerfdoctorError where any of it is there, for any reason."""
-    if not is_clean(made, texts):
+    if not is_clean(made, texts, source.kind):
         raise PerfdoctorError(
             f"{source.name.name} still names a host, a folder or a secret after it was cleaned",
             do="Clean it by hand; please report this, without the file.",
         )
 
 
-def is_clean(made: Path, texts: Texts) -> bool:
+def is_clean(made: Path, texts: Texts, kind: str = "text") -> bool:
     """Does no text that is known to be private stand in the file?"""
-    private = texts.private()
+    is_text, private = kind in ("text", "json"), texts.private()
     reach = max(map(len, private), default=0) + LONGEST_BOUND
-    searched = b"\n"
+    searched, found = b"\n", list[re.Pattern[bytes]]()
     with made.open("rb") as stream:
         for piece in chain(streams.Opened(stream).pieces(), [b"\n" * reach]) if private else ():
             searched = searched[-reach - 1 :] + piece
-            if any(_holds(searched, len(searched) - reach, *each) for each in private.items()):
+            for name, bounded in private.items():
+                if _holds(searched, len(searched) - reach, name, bounded if is_text else None):
+                    found.append(bounded)
+            if found and is_text:
                 return False
-    return True
+    if not found:
+        return True
+    search = _Search(found)  # in other files a text may stand directly behind another one
+    _look(_Source(Path(made.name), made, kind), search)
+    return not search.has_found
 
 
-def _holds(searched: bytes, end: int, name: bytes, bounded: re.Pattern[bytes]) -> bool:
-    """Does the name begin in front of `end`, and behind the first byte? Its bounds are then all there."""
+def _holds(searched: bytes, end: int, name: bytes, bounded: re.Pattern[bytes] | None) -> bool:
+    """Does the name begin in front of `end`, and behind the first byte? Its bounds are then all there. None: anyhow."""
     at = searched.find(name, 1, end + len(name) - 1)
-    while at > 0 and not bounded.match(searched, at):
+    while at > 0 and bounded is not None and not bounded.match(searched, at):
         at = searched.find(name, at + 1, end + len(name) - 1)
     return at > 0

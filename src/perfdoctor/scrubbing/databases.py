@@ -92,6 +92,8 @@ def learn(path: Path, texts: Texts) -> None:
 
 
 def _learn(database: sqlite3.Connection, table: Table, texts: Texts) -> None:
+    for name in (table.name, *table.columns):  # these are copied as they are
+        texts.learn(name)
     columns = sorted(table.texts)
     for row in database.execute(f"SELECT {', '.join(map(quoted, columns))} FROM {table.source}") if columns else ():
         named = dict(zip(columns, row, strict=True))

@@ -47,10 +47,12 @@ _ENVIRONMENT = regex(rb'"(?:%s)"\s*:\s*\{(%s)\}' % (_VARIABLES, _MEMBERS), re.IG
 _COMMAND = regex(rb'"(?:%s)"\s*:\s*\[(%s)\]' % (_WORDS_OF, _ITEMS), re.IGNORECASE)
 #: How perfdoctor names the program's repository.
 _PROJECT = regex(rb'"project"\s*:\s*\{(%s)\}' % _MEMBERS)
+#: How perfdoctor names what of the repository was checked out.
+_CHECKOUT = regex(rb'"checkout"\s*:\s*\{(%s)\}' % _MEMBERS)
 _SECRETS = rb"[\w-]{0,32}(?:secret|passw|passphrase|credential|key|token)[\w-]{0,32}"
 #: One of these, or any list of strings, that has no end yet: a piece ends before it.
 _OPEN = regex(
-    rb'"(?:(?:%s|%s|%s|project)"\s*:\s*\{%s|[^"\\]{1,128}"\s*:\s*\[%s)\Z'
+    rb'"(?:(?:%s|%s|%s|project|checkout)"\s*:\s*\{%s|[^"\\]{1,128}"\s*:\s*\[%s)\Z'
     % (_VARIABLES, _WORDS_OF, _SECRETS, _MEMBERS, _ITEMS),
     re.IGNORECASE,
 )
@@ -118,7 +120,7 @@ def _end_of_line(data: bytes) -> int:
     """Where the last whole line ends, or in front of it the last one before a private key that has no end yet."""
     end = data.rfind(b"\n") + 1
     key = data.rfind(b"-----BEGIN ", max(end - _LONGEST_KEY, 0), end)
-    return data.rfind(b"\n", 0, key) + 1 or end if key > 0 and data.find(b"-----END ", key, end) < 0 else end
+    return data.rfind(b"\n", 0, key) + 1 if key >= 0 and data.find(b"-----END ", key, end) < 0 else end
 
 
 def _end_of_member(data: bytes) -> int:
@@ -188,6 +190,7 @@ class _Json(_Lines):
 
     def cleaned(self, piece: bytes) -> bytes:
         piece = _PROJECT.sub(self._project, _ENVIRONMENT.sub(self._environment, piece))
+        piece = _CHECKOUT.sub(self._checkout, piece)
         parts = _parts(piece)
         if parts is None:
             return super().cleaned(piece)
@@ -227,6 +230,15 @@ class _Json(_Lines):
             self._texts.stand_ins.removed("paths", str(project["id"]))
             project["id"] = ""
         return _with(found, project)
+
+    def _checkout(self, found: re.Match[bytes]) -> bytes:
+        """The object without commit and branch: by these whoever has the repository knows it."""
+        checkout = _plain(b"{%s}" % found[1], dict)
+        for name in ("commit", "branch"):
+            if checkout.get(name):
+                self._texts.stand_ins.removed("paths", str(checkout[name]))
+                checkout[name] = ""
+        return _with(found, checkout)
 
 
 def _parts(piece: bytes) -> list[bytes] | None:

@@ -108,7 +108,7 @@ class Texts:
         self._in_texts = self._in_keys = Known((), (), ())
         self._addresses = Addresses(self.stand_ins, public, self._hosts, self._users)
         self._known = lru_cache(_KEPT_TEXTS)(self._cleaned)
-        self._learn_thismachine()
+        self._learn_this_machine()
 
     # --- what is private? ---
 
@@ -246,7 +246,7 @@ class Texts:
         else:
             self._learn_value(name, value)
 
-    def _learn_thismachine(self) -> None:
+    def _learn_this_machine(self) -> None:
         with suppress(OSError):
             self._add_host(socket.gethostname())
         with suppress(OSError, KeyError, ImportError):

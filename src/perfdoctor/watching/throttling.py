@@ -54,8 +54,8 @@ def keep_since(path: Path, since_ns: int, target: Path) -> None:
 
 def _taken_ns(line: bytes) -> int:
     """When a row was sampled, its first column; 0 of a line that is damaged."""
-    first = line.partition(b",")[0]
-    return int(first) if first.isdigit() and len(first) < 20 else 0
+    first = line.partition(b",")[0].decode("ascii", "replace")
+    return int(first) if first.isdecimal() and len(first) < 20 else 0
 
 
 class GpuSamples:
