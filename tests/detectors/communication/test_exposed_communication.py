@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, draw_steps, findings, of_step, only_finding, summary
+from builders import draw, draw_steps, findings, of_step, only_finding, summary, timeline
 from collective_builders import MIB, described
 
 from perfdoctor.diagnosis.engine import diagnose
@@ -213,3 +213,17 @@ def test_fixes_are_those_of_the_recorded_framework(name, has, has_not):
     assert has in code
     assert has_not not in code
     assert "NCCL_DEBUG" not in code  # one rank was recorded: its links are not in question yet
+
+
+def test_a_rank_of_processors_may_have_no_part_in_the_collectives_of_the_others():
+    rows = {"ops": [], "ranges": []}
+    for number in range(5):
+        for rank in range(3):
+            own = {"rank": rank, "process": rank, "thread": 1}
+            at = (1 + 20 * number) * MS
+            rows["ops"].append({**own, "start_ns": at, "end_ns": at + (5 if rank else 20) * MS, "name": "aten::mm"})
+            rows["ranges"].append({**own, "start_ns": at, "end_ns": at + 20 * MS, "name": f"ProfilerStep#{number}"})
+            if rank:
+                sent = {"start_ns": at + 5 * MS, "end_ns": at + 20 * MS, "name": "gloo:all_reduce"}
+                rows["ranges"].append({**own, **sent, "thread": 2})
+    assert only_finding("exposed-communication", timeline(**rows, world_size=3)).saving_ns_per_step.high > 0

@@ -135,16 +135,17 @@ class _Small(Struct, frozen=True):
     @classmethod
     def found(cls, run: Run, fewer_bytes: float) -> _Small | None:
         """None where other messages take most of the time, or nobody knows how much they carry."""
-        matched, places = skew(run.job), host_places(run)
-        if matched is None or not places:
+        matched = skew(run.job)
+        place = next((each for each in host_places(run) if matched is not None and matched.has(each.rank)), None)
+        if matched is None or place is None:
             return None
-        rows = matched.rows_of(matched.number(places[0].rank))
-        carried = most_bytes(places[0])[rows]
+        rows = matched.rows_of(matched.number(place.rank))
+        carried = most_bytes(place)[rows]
         is_small = (carried != UNKNOWN) & (carried <= fewer_bytes)
-        took_ns = matched.shortest_ns[_numbers_of(matched, places[0].rank)]
+        took_ns = matched.shortest_ns[_numbers_of(matched, place.rank)]
         if took_ns[is_small].sum() < MOST_OF_IT * took_ns.sum() or not is_small.any():
             return None
-        count = np.count_nonzero(is_small) / places[0].units
+        count = np.count_nonzero(is_small) / place.units
         return cls(count, float(np.median(took_ns[is_small])), float(np.median(carried[is_small])))
 
 
