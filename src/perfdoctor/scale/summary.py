@@ -35,6 +35,7 @@ from perfdoctor.readers.side_files import extent
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.system.paths import unzipped
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 from perfdoctor.vocabulary.signals import SIGNALS
 
 #: A packed summary is no larger: with more collectives than that holds, it is exact between fewer of their edges.
@@ -229,6 +230,8 @@ def _check(place: PlaceSummary) -> None:
         if edges.size and not (np.diff(edges) >= 0).all():
             raise ValueError("pieces of time that are not in order")
     of = place.split
+    if not window or not set(of.idle_causes_ns) <= set(IDLE_CAUSES):
+        raise ValueError("no time at all, or causes of idle time that there are not")
     parts = (of.compute_ns, of.exposed_communication_ns, of.exposed_copy_ns, of.idle_ns, *of.idle_causes_ns.values())
     communication = (of.hidden_communication_ns, of.exposed_communication_ns)
     others = (*communication, of.copy_ns, of.kernel_count, place.kernel_time_ns)
