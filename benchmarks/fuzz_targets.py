@@ -182,6 +182,12 @@ def copy(path: Path, _random: Random) -> str:
     return _lines(copied.removed, (*copied.left_out.values(), *("damaged" for _ in copied.damaged)))
 
 
+def stored_file(path: Path, _random: Random) -> str:
+    """A diagnosis that is read again, and not printed."""
+    found = stored_diagnosis.stored("d", path)
+    return "no document" if found is None else f"{len(found.findings)} {len(found.notes)}"
+
+
 def diagnosis_file(path: Path, random: Random) -> str:
     """Printed again, compared, and listed by the viewer."""
     known = rulebook.load_rules()
@@ -257,7 +263,7 @@ TARGETS: dict[str, Target] = {
     "run-folder": Target(seeds.run_folders, change.folder(_MEMBERS, OUTSIDE), whole_folder, reads=alone),
     "ranks": Target(seeds.folders_of_ranks, change.folder(_MEMBERS, OUTSIDE), whole_folder, reads=alone),
     "scrub": Target(seeds.parts_of_runs, change.folder(_MEMBERS, OUTSIDE), copy),
-    "diagnosis.json": Target(seeds.diagnoses, _JSON, diagnosis_file, "diagnosis.json"),
+    "diagnosis.json": Target(seeds.diagnoses, _JSON, diagnosis_file, "diagnosis.json", reads=stored_file),
     "history": Target(seeds.histories, _TABLES, history_file, "history.sqlite"),
     "own-rules": Target(seeds.own_rules, _TEXT, own_rule, "slow-add.toml"),
     "config": Target(seeds.settings, _TEXT, config, "pyproject.toml"),
