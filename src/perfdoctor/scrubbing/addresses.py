@@ -99,7 +99,7 @@ def users_at_hosts(text: str) -> Iterator[tuple[str, str]]:
 
 
 def machine(host: str) -> str:
-    """The same of a host's short name, and of its name in a domain."""
+    """Return a host's short name, which is the same whether or not a domain is given with it."""
     return host.partition(".")[0]
 
 

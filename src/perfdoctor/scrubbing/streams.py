@@ -290,7 +290,7 @@ def _values(parts: list[bytes], key: int) -> Iterator[int]:
 
 
 def _end_of_object(parts: list[bytes], key: int) -> int:
-    """Behind which part the object ends that a key has as its value; `key` where it has none."""
+    """Return the part behind which the object ends that is the value of `key`; `key` itself where it has none."""
     if not parts[key + 1].strip().startswith(b":") or not parts[key + 1].strip().endswith(b"{"):
         return key
     depth = 1

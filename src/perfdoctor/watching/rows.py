@@ -137,7 +137,7 @@ class RankSteps:
             self.uses[:-KEPT] = self.uses[:-KEPT:2]
 
     def curve(self) -> tuple[Ints, ...]:
-        """Of all stretches that there were the first step, the quartiles in ns, and 1 where it was recorded, else 0."""
+        """Return columns over all stretches: first step, three quartiles in ns, and 1 if it was recorded, else 0."""
         columns = zip(self._past, _curve_of(self.stretches), strict=True)
         return tuple(np.array([*old, *new], dtype=np.int64) for old, new in columns)
 

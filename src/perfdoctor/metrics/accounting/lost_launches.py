@@ -5,8 +5,8 @@ the order of time. Of a file that ends among these some stretches have both and 
 launched nothing there. Whichever they are, ops say: a matmul or a convolution launches a kernel.
 
 ```
-ops          mm  mm  mm  mm  mm  mm  mm  mm          in 6 whole traces (eager, DDP, torch.compile; A100, V100, H100,
-launches     │   │   │                │   │          B200, RTX 2080) 100 % of them have a launch inside
+ops          mm  mm  mm  mm  mm  mm  mm  mm          in 6 whole traces (eager and DDP; A100, V100, H100, B200,
+launches     │   │   │                │   │          RTX 2080) 100 % of them have a launch inside
              whole       lost         whole
 ```
 """
