@@ -221,7 +221,7 @@ assert agent.is_light
 from torch.optim.optimizer import register_optimizer_step_post_hook
 def turn(on):
     if on:
-        agent._step_hooks["optimizer"] = register_optimizer_step_post_hook(agent._optimizer_stepped).remove
+        agent._step_hooks["optimizer"] = register_optimizer_step_post_hook(agent._optimizer_hook()).remove
         agent.light._install(__import__("threading").get_ident())
     else:
         agent._step_hooks.pop("optimizer")()

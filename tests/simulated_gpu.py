@@ -79,8 +79,7 @@ class SimulatedGpu:
     def rank(self, folder: Path, step: Callable[[int], None], steps: int) -> RankSteps:
         """The rank that trains so, as it is read from what the agent writes."""
         light = agent_module("light")
-        noted = light.LightSteps(self.torch)
-        noted._clock, noted._used = lambda: self.now, lambda: self.used
+        noted = light.LightSteps(self.torch, lambda: self.now, lambda: self.used)
         noted.begin(0)
         path = folder / "gpu.jsonl"
         writer = light.RowWriter(str(path), noted, {"pid": 1, "begun": BEGUN_NS}, lambda: None)

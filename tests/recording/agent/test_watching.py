@@ -257,9 +257,10 @@ def test_where_nothing_can_be_written_the_program_runs_as_without(tmp_path: Path
 def test_an_error_of_ours_ends_the_agent_and_says_so_in_the_last_line(tmp_path: Path) -> None:
     body = """\
 for number in range(60): step(number)
-from perfdoctor_agent.light import LightSteps
-def broken(self): raise RuntimeError("planted")
-LightSteps.end = broken
+from torch.optim.optimizer import _global_optimizer_post_hooks
+hook = list(_global_optimizer_post_hooks.values())[-1]
+def broken(is_recorded): raise RuntimeError("planted")
+dict(zip(hook.__code__.co_freevars, hook.__closure__))["end"].cell_contents = broken
 for number in range(60): step(number)
 print("done")
 """
@@ -291,7 +292,6 @@ def test_the_gpus_clock_is_read_without_waiting_for_it() -> None:
         is_initialized=lambda: True, is_current_stream_capturing=lambda: False, Event=Event,
         memory_allocated=lambda: 1, memory_reserved=lambda: 2,
     )  # fmt: skip
-    steps = light.LightSteps(SimpleNamespace(cuda=cuda))
     now = 0
 
     def clock() -> int:
@@ -299,7 +299,7 @@ def test_the_gpus_clock_is_read_without_waiting_for_it() -> None:
         now += 5_000_000
         return now
 
-    steps._clock = clock
+    steps = light.LightSteps(SimpleNamespace(cuda=cuda), clock)
     steps.begin(0)
     for _ in range(6):
         steps.end()
@@ -321,8 +321,7 @@ def test_what_the_gpu_holds_is_asked_for_on_the_thread_that_trains_once_a_second
         is_initialized=lambda: True, is_current_stream_capturing=lambda: False, Event=lambda **_: event,
         memory_allocated=held, memory_reserved=lambda: 2 << 20,
     )  # fmt: skip
-    steps = light.LightSteps(SimpleNamespace(cuda=cuda))
-    steps._clock = lambda: now
+    steps = light.LightSteps(SimpleNamespace(cuda=cuda), lambda: now)
     steps.begin(0)
     for now in range(0, 3_000_000_001, 100_000_000):  # noqa: B007 the clock
         steps.end()

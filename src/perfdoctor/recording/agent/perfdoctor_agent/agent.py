@@ -167,7 +167,7 @@ class Agent:
         for loss in private.losses(self.torch):
             self.report.note(loss)
         self._step_hooks = {
-            "optimizer": optimizer.register_optimizer_step_post_hook(self._optimizer_stepped).remove,
+            "optimizer": optimizer.register_optimizer_step_post_hook(self._optimizer_hook()).remove,
             "forward": self.forward.remove,
             "backward": self.backward.remove,
             "range": self.step_range.remove,
@@ -239,6 +239,10 @@ class Agent:
             os.environ["NCCL_DEBUG_FILE"] = os.path.join(folder, f"rank{rank}.log")
 
     # --- steps ---
+
+    def _optimizer_hook(self) -> Callable[[Any, Any, Any], None]:
+        """What torch is to call behind each update."""
+        return self._optimizer_stepped
 
     def _optimizer_stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if self._is_compiling():  # do not appear in what a compiler traces

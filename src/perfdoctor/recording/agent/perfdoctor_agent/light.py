@@ -24,7 +24,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfdoctor_agent import private
 from perfdoctor_agent.gpu_clock import GpuClock
@@ -44,57 +44,162 @@ _OFTEN_NS, _RARELY_NS, _AT_FIRST_NS = 1_000_000_000, 10_000_000_000, 600_000_000
 _SLOW_SHARE, _SLOW_SPREAD, _MOST_SLOW = 0.5, 3, 16
 #: Steps that nobody has written yet, at most: of a disk that hangs.
 _MOST_WAITING = 100_000
-#: The training thread's time on a core is asked for so often: the kernel says it, which took 0.5 µs, and 7 µs where its
-#: code had left the processor's caches. Steps that are shorter have a mean.
-_USED_EVERY_NS = 10_000_000
+#: Behind each step that takes so long the training thread's time on a core is asked for; of shorter ones behind the first
+#: that ends after the writing thread woke. The kernel says it, in 0.5 µs, and 7 µs where its code had left the processor's
+#: caches.
+_LONG_NS = 10_000_000
 #: What the program holds on the GPU is asked for so often: torch makes a table of a hundred numbers for it.
 _HELD_EVERY_NS = 1_000_000_000
 _ENDING_S = 1.0
 
 
+class _InStep(NamedTuple):
+    """What runs in every step, as functions that share their variables.
+
+    Behind a step of 1 ms, which has taken the processor's caches, each attribute costs as much as a call: noting an update took
+    4.5 µs with the attributes of two objects, and 1.2 µs so.
+    """
+
+    end: Callable[[bool], int]
+    hook: Callable[..., Callable[[Any, Any, Any], None]]
+    timed: Callable[..., Callable[[Any], Any]]
+    begin: Callable[[int, bool], None]
+    leave_to: Callable[[int], None]
+    ask: Callable[[bool], None]
+    known: Callable[[], tuple[int, int]]
+
+
+def _in_step(
+    append: Callable[[tuple[int, int, int, bool]], None], clock: Callable[[], int], used: Callable[[], int],
+    gpu_ended: Callable[[int, int], None],
+) -> _InStep:  # fmt: skip
+    """`append` takes what is known of each step; `gpu_ended` what is to be done besides at the end of one with a GPU."""
+    count = waited_ns = batch_ns = alone = 0
+    has_gpu, asks, is_long = False, True, True
+    here = threading.get_ident
+
+    def end(is_recorded: bool) -> int:
+        nonlocal count, asks
+        now_ns = clock()
+        append((now_ns, used() if asks else -1, waited_ns, is_recorded))
+        asks = is_long
+        count += 1
+        if has_gpu:
+            gpu_ended(count, now_ns)
+        return count
+
+    def hook(
+        is_tracing: Callable[[], bool], otherwise: Callable[[Any, Any, Any], None], failed: Callable[[Exception], None]
+    ) -> Callable[[Any, Any, Any], None]:
+        def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if is_tracing():  # do not appear in what a compiler traces
+                return
+            if id(optimizer) != alone:
+                otherwise(optimizer, args, kwargs)
+                return
+            try:
+                end(False)
+            except Exception as error:
+                failed(error)
+
+        return stepped
+
+    def timed(original: Callable[[Any], Any], thread: int, gpu: GpuClock | None) -> Callable[[Any], Any]:
+        def __next__(iterator: Any) -> Any:  # noqa: N807 in the place of torch's
+            nonlocal waited_ns, batch_ns
+            if here() != thread:  # one that fetches ahead does not keep the training waiting
+                return original(iterator)
+            event = None if gpu is None else gpu.wait_begins(clock())
+            begun_ns = clock()
+            batch = original(iterator)
+            batch_ns = ended_ns = clock()
+            if gpu is None or not gpu.hides_wait(event):
+                waited_ns += ended_ns - begun_ns
+            return batch
+
+        return __next__
+
+    def begin(number: int, on_gpu: bool) -> None:
+        nonlocal count, has_gpu
+        count, has_gpu = number, on_gpu
+        append((clock(), used(), waited_ns, True))
+
+    def leave_to(optimizer: int) -> None:
+        nonlocal alone
+        alone = optimizer
+
+    def ask(of_each: bool) -> None:
+        nonlocal asks, is_long
+        asks, is_long = True, of_each
+
+    return _InStep(end, hook, timed, begin, leave_to, ask, lambda: (count, batch_ns))
+
+
 class LightSteps:
     """The steps of one process since it was known what a step is. `end` on the thread that trains, and nothing else."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(
+        self, torch: Any, clock: Callable[[], int] = time.monotonic_ns, used: Callable[[], int] = time.thread_time_ns
+    ) -> None:
         self.torch = torch
-        self.count = 0  # steps since the program began, those before `begin` included
-        self.waited_ns = self.batch_ns = 0  # for batches; when the last one came
         self.is_recorded = False  # in a window, or just behind one
         self.waiting: deque[tuple[int, int, int, bool]] = deque(maxlen=_MOST_WAITING)
-        self._clock, self._used = time.monotonic_ns, time.thread_time_ns
-        self._used_at = 0
         self._has_gpu, self.gpu_clock = False, GpuClock(torch)
         self.gpu: list[int] = []  # bytes allocated and reserved, on the device of the thread that trains
         self._gpu_ns = 0
+        self._in_step = _in_step(self.waiting.append, clock, used, self._gpu_ended)
         self._undo: Callable[[], None] = lambda: None
+
+    @property
+    def count(self) -> int:
+        """Steps since the program began, those before `begin` included."""
+        return self._in_step.known()[0]
+
+    @property
+    def batch_ns(self) -> int:
+        """When the last batch came; 0: none."""
+        return self._in_step.known()[1]
 
     def begin(self, count: int) -> None:
         """Begin behind so many steps, on the thread that trains."""
-        self.count = count
         self._has_gpu = bool(self.torch.cuda.is_initialized())
-        self.waiting.append((self._clock(), self._used(), 0, True))
+        self._in_step.begin(count, self._has_gpu)
         self._install(threading.get_ident())
 
     def end(self) -> int:
         """Note the end of a step; returns its number."""
-        now_ns, used_ns = self._clock(), -1
-        self.count += 1
-        if now_ns - self._used_at > _USED_EVERY_NS:
-            self._used_at, used_ns = now_ns, self._used()
-        self.waiting.append((now_ns, used_ns, self.waited_ns, self.is_recorded))
-        if self._has_gpu and self.gpu_clock.step_ended(self.count, now_ns) and now_ns - self._gpu_ns > _HELD_EVERY_NS:
-            self._hold(now_ns)
-        return self.count
+        return self._in_step.end(self.is_recorded)
+
+    def hook(
+        self, otherwise: Callable[[Any, Any, Any], None], failed: Callable[[Exception], None]
+    ) -> Callable[[Any, Any, Any], None]:
+        """What torch is to call behind each update: it notes those of the optimizer of `alone`, and leaves others to
+        `otherwise`. An error of ours goes to `failed`.
+        """
+        compiler = self.torch.compiler
+        # The quicker one of torch 2.3 and newer: both are known to the compiler.
+        return self._in_step.hook(getattr(compiler, "is_dynamo_compiling", compiler.is_compiling), otherwise, failed)
+
+    def alone(self, optimizer: Any) -> None:
+        """From now on nothing is done behind updates of this optimizer but to note them; None: behind those of none."""
+        self._in_step.leave_to(0 if optimizer is None else id(optimizer))
+
+    def ask(self, of_each: bool) -> None:
+        """Note the thread's time on a core with the next step; `of_each`: and with all that follow."""
+        self._in_step.ask(of_each)
 
     def leave(self) -> None:
         """Remove what was put into torch."""
+        self.alone(None)
         self._undo()
         self._undo = lambda: None
 
-    def _hold(self, now_ns: int) -> None:
-        """Note what is held on the GPU at the end of a step: another thread has another device, and comes in the middle
-        of one, when more is held.
+    def _gpu_ended(self, count: int, now_ns: int) -> None:
+        """Mark the end of a step on the GPU, and now and then note what is held on it: another thread has another
+        device, and comes in the middle of a step, when more is held.
         """
+        if not self.gpu_clock.step_ended(count, now_ns) or now_ns - self._gpu_ns <= _HELD_EVERY_NS:
+            return
         self._gpu_ns, cuda = now_ns, self.torch.cuda
         with contextlib.suppress(Exception):
             self.gpu = [cuda.memory_allocated(), cuda.memory_reserved()]
@@ -102,24 +207,9 @@ class LightSteps:
     def _install(self, thread: int) -> None:
         """Time how long the training waits for the next batch of a DataLoader."""
         base = private.find(self.torch, private.LOADER_ITERATOR)
-        if base is None:
-            return
-        original, clock, here = base.__next__, self._clock, threading.get_ident
-        gpu = self.gpu_clock if self._has_gpu else None
-
-        def __next__(iterator: Any) -> Any:  # noqa: N807 in the place of torch's
-            if here() != thread:  # one that fetches ahead does not keep the training waiting
-                return original(iterator)
-            event = None if gpu is None else gpu.wait_begins(clock())
-            begun = clock()
-            batch = original(iterator)
-            self.batch_ns = clock()
-            waited_ns = self.batch_ns - begun
-            if gpu is None or not gpu.hides_wait(event):
-                self.waited_ns += waited_ns
-            return batch
-
-        self._undo = private.replace(base, "__next__", __next__)
+        if base is not None:
+            gpu = self.gpu_clock if self._has_gpu else None
+            self._undo = private.replace(base, "__next__", self._in_step.timed(base.__next__, thread, gpu))
 
 
 class RowWriter:
@@ -137,6 +227,7 @@ class RowWriter:
         self._first, self._length, self._written = steps.count + 1, FIRST_STRETCH, 0
         self._used = (0, 0)  # of the thread that trains, and the step up to which that is
         self._host_ns = 0.0  # a step
+        self._is_long = True  # do steps take so long that the time of each on a core is asked for?
         self._unix_ns = time.time_ns() - time.monotonic_ns()
         self._begun_ns = time.monotonic_ns()
         self._used_ns = 0
@@ -195,6 +286,7 @@ class RowWriter:
                 self._close()
         if stretch and is_last:
             self._close()
+        self.steps.ask(self._is_long)
 
     def _last_ends(self) -> list[int]:
         """When the last two steps ended, as far as there are two."""
@@ -209,10 +301,12 @@ class RowWriter:
         lengths = [b - a for a, b in zip(ends, ends[1:])]
         end = stretch[-1]
         sums: dict[str, Any] = {"sum": end[0] - before[0], "wait": end[2] - before[2]}
-        sums.update(host=round(self._host_of(stretch) * len(stretch)), recorded=end[3])
+        # The mean of a longer time may hold steps that took longer.
+        sums.update(host=min(round(self._host_of(stretch) * len(stretch)), sums["sum"]), recorded=end[3])
         sums.update(_summed(self._first, lengths, self.steps.gpu_clock))
         self._lines.append(_line(first=self._first, steps=len(stretch), end=end[0] + self._unix_ns, **sums))
         self._first += len(stretch)
+        self._is_long = end[0] - before[0] >= _LONG_NS * len(stretch)
         self._before = end
         stretch.clear()
         self._written += 1

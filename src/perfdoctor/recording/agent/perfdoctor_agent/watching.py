@@ -67,17 +67,15 @@ class WatchingAgent(Agent):
 
     # --- steps ---
 
+    def _optimizer_hook(self) -> Callable[[Any, Any, Any], None]:
+        return self.light.hook(
+            self._optimizer_stepped, lambda error: self.give_up(f"{type(error).__name__}: {error}")
+        )
+
     def _optimizer_stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self.is_light and self._optimizer() is optimizer:  # as little as possible, and in few calls
-            if self._is_compiling():
-                return
-            if self._wanted is not None or self.whole_run is not None:
+        if self.is_light and self._optimizer() is optimizer:
+            if not self._is_compiling():
                 self._light_step()
-                return
-            try:
-                self.light.end()
-            except Exception as error:
-                self.give_up(f"{type(error).__name__}: {error}")
             return
         super()._optimizer_stepped(optimizer, args, kwargs)
         if self.step_finder.chosen is not None and not self.marks_steps and not self._is_compiling():
@@ -87,8 +85,9 @@ class WatchingAgent(Agent):
     def _know(self, optimizer: Any) -> None:
         """Is it the one whose updates are the steps, or does one in its place make them now?"""
         if self.numbers.of(optimizer) == self.step_finder.chosen:
+            light = self.light
             with contextlib.suppress(TypeError):
-                self._optimizer = weakref.ref(optimizer)
+                self._optimizer = weakref.ref(optimizer, lambda _: light.alone(None))
             return
         count, others = self._others
         self._others = self.light.count, others + 1 if count == self.light.count else 1
@@ -119,9 +118,18 @@ class WatchingAgent(Agent):
                 if self._wanted is wanted:  # the writer's thread may have found a later one
                     self._wanted = None
                 self.record_again(wanted)
+        self._leave_to_light()
+
+    def _leave_to_light(self) -> None:
+        """While nothing more is wanted of a step, `light` notes the updates by itself. On the thread that trains."""
+        is_enough = self.is_light and self.whole_run is None
+        self.light.alone(self._optimizer() if is_enough else None)
+        if self._wanted is not None:  # asked behind it: the writer's thread may find a request meanwhile
+            self.light.alone(None)
 
     def _begin_anew(self) -> None:
         self.is_light = False
+        self.light.alone(None)
         self._optimizer, self._others = lambda: None, (-1, 0)  # marks may make the steps from now on
         super()._begin_anew()
 
@@ -169,6 +177,7 @@ class WatchingAgent(Agent):
                 self._answered = int(found["window"])
                 self.before = {self.step_finder.chosen: StepEnds(self.torch)}
                 self._wanted = found
+                self.light.alone(None)
         except (OSError, ValueError, TypeError, KeyError, AttributeError):  # there is none, or it is half written
             return
 
@@ -192,6 +201,7 @@ class WatchingAgent(Agent):
         self.sampling = Sampling(self.settings.get("sampling"))
         self.sampling.announce()
         self.behind, self.is_done, self.is_light = None, False, False
+        self.light.alone(None)
         self._step_hooks.setdefault("forward", self.forward.remove)
         self._open()
 
@@ -243,6 +253,7 @@ class WatchingAgent(Agent):
         self._leave_light()
 
     def give_up(self, why: str) -> None:
+        self.light.alone(None)
         super().give_up(why)
         self.is_light = False
         self._leave_light(why)
