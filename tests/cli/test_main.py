@@ -8,6 +8,7 @@ import io
 import pytest
 from report.samples import COMMUNICATION, INPUT_BOUND, POISONED
 from rich.console import Console
+from typer.testing import CliRunner
 
 from perfdoctor.cli import main
 from perfdoctor.errors import is_a_bug
@@ -82,3 +83,12 @@ def fail_with(monkeypatch, error):
     monkeypatch.setattr("perfdoctor.cli.rules.list_rules", raises)
     monkeypatch.setattr("sys.argv", ["perfdoctor", "rules"])
     main.program("rules")(prog_name="perfdoctor")
+
+
+@pytest.mark.parametrize("words", [("analyze", ""), ("analyze", "a.json", ""), ("compare", "a.json", "")])
+def test_an_empty_path_is_not_the_current_folder(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.json").write_text("{}")
+    result = CliRunner().invoke(main.app, list(words))
+    assert result.exit_code == 2
+    assert result.stderr.startswith("perfdoctor: A path is empty")

@@ -1,4 +1,4 @@
-"""Are values of the command line what typer makes of them, errors included?"""
+"""Are values of the command line what typer makes of them, errors included, but for empty paths?"""
 
 from __future__ import annotations
 
@@ -73,3 +73,10 @@ def test_values_and_errors_are_those_of_typer(line: list[str], tmp_path: Path):
     (tmp_path / "unreadable").chmod(0)
     code, out, error = printed("typer", line, tmp_path)
     assert printed("plain", line, tmp_path) == (code, out, error.replace("Value error, ", ""))
+
+
+@pytest.mark.parametrize("line", [["one", ""], ["one", "--file", ""]])
+def test_an_empty_path_is_an_error_and_not_the_current_folder(line: list[str], tmp_path: Path):
+    code, out, error = printed("plain", line, tmp_path)
+    assert (code, out) == (2, "")
+    assert "the path is empty; . is the current folder" in error

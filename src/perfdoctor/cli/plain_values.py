@@ -1,7 +1,7 @@
 """How are texts and paths of the command line taken as they are, without what typer loads to check them?
 
 Newer versions of typer check each value with pydantic, and load it for options that were not given, too. That takes as
-long as reading a small trace.
+long as reading a small trace. An empty path is refused: `Path("")` is the current folder.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class _Value:
         if one not in (str, Path) or kind.parameter_info.parser or any(type(each) is not str for each in values):
             return self._checked_value(value, param, ctx)
         if one is Path:  # as typer does, with its typer.BadParameter for one that may not be read
+            if not all(values):
+                raise typer.BadParameter("the path is empty; . is the current folder", ctx, param)
             info = kind.parameter_info
             values = [self._path(Path(each), info, path_type=Path, param=param, ctx=ctx) for each in values]
         return list(values) if kind.is_list else values[0]
