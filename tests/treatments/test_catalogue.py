@@ -117,6 +117,16 @@ def test_options_that_the_program_has_stay_beside_the_one_that_is_tried(own, tri
     assert shlex.split(chosen[0].patch)[0] == f"{name}={tried}"
 
 
+def test_options_under_the_other_name_of_their_variable_stay_as_well():
+    own = {"PYTORCH_ALLOC_CONF": "garbage_collection_threshold:0.8"}
+    chosen, _ = arms(SHIPPED, (), Machine(gpu="H100"), fixes=["expandable_segments"], own=own)
+    both = "garbage_collection_threshold:0.8,expandable_segments:True"
+    assert chosen[0].environment == {"PYTORCH_CUDA_ALLOC_CONF": both, "PYTORCH_ALLOC_CONF": both}
+    assert chosen[0].patch.split()[0] == f"PYTORCH_ALLOC_CONF={both}"
+    _, left_out = arms(SHIPPED, (), Machine(gpu="H100"), fixes=["expandable_segments"], own=own, given=list(own))
+    assert left_out == {"expandable_segments": "--env sets PYTORCH_ALLOC_CONF"}
+
+
 def test_a_treatment_by_a_variable_that_every_trial_is_to_have_is_left_out():
     machine = Machine(gpu="H100", ranks=8)
     chosen, left_out = arms(SHIPPED, (), machine, fixes=["nccl_ring", "nccl_bandwidth"], given=["NCCL_ALGO"])

@@ -18,8 +18,9 @@ from perfdoctor.treatments.records import ShareRange
 #: Without a GPU a loader's workers, and the threads of an op, share the cores with the training; with one, that many
 #: workers keep up as a rule, and each more costs memory.
 _MOST_WORKERS = 8
-#: Variables that hold several options `name:value`, and where one ends: lists in brackets have commas, too.
-_OF_OPTIONS = ("PYTORCH_CUDA_ALLOC_CONF",)
+#: Variables that hold several options `name:value`, with those that torch reads them from as well (2.9 and newer, and for
+#: ROCm): which of them comes first depends on the option and on torch. And where one ends: lists in brackets have commas, too.
+_OF_OPTIONS = {"PYTORCH_CUDA_ALLOC_CONF": ("PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")}
 _BETWEEN_OPTIONS = regex(r",(?![^\[]*\])")
 
 
@@ -129,9 +130,11 @@ class Arm(Struct, frozen=True):
     def patch(self) -> str:
         """The lines for the program."""
         found = self.treatment.patch
-        for name, value in self.environment.items():
-            if name in _OF_OPTIONS:
-                found = found.replace(f"{name}={self.treatment.environment[name]}", f"{name}={shlex.quote(value)}")
+        changed = self.environment
+        for name in (each for each in _OF_OPTIONS if each in changed):
+            own = [each for each in (name, *_OF_OPTIONS[name]) if each in self.own] or [name]
+            words = " ".join(f"{each}={shlex.quote(changed[each])}" for each in own)
+            found = found.replace(f"{name}={self.treatment.environment[name]}", words)
         for name, value in self.values.items():
             found = found.replace("{" + name + "}", str(value))
         return found
@@ -141,8 +144,12 @@ class Arm(Struct, frozen=True):
         """The variables of its trials. What holds options keeps those that the program has."""
         known = {each: str(value) for each, value in self.values.items()}
         filled = {name: value.format_map(known) for name, value in self.treatment.environment.items()}
-        of_options = [name for name in _OF_OPTIONS if name in filled]
-        return filled | {name: _with_options(self.own.get(name, ""), filled[name]) for name in of_options}
+        for name in (each for each in _OF_OPTIONS if each in filled):
+            own = {each: self.own[each] for each in _OF_OPTIONS[name] if each in self.own}
+            own[name] = self.own.get(name, next(iter(own.values()), ""))
+            added = filled[name]
+            filled |= {each: _with_options(options, added) for each, options in own.items()}
+        return filled
 
 
 def arms(
@@ -166,7 +173,7 @@ def arms(
             left_out[name] = MISSING[missing[0]]
         elif machine.torch and _version(machine.torch) < _version(each.since):
             left_out[name] = f"it needs torch {each.since}"
-        elif set_already := [variable for variable in each.environment if variable in given]:
+        elif set_already := [variable for variable in _variables(each) if variable in given]:
             left_out[name] = f"--env sets {set_already[0]}"
         else:
             values, place = _values(machine, found), _advised_at(each, found)
@@ -174,6 +181,11 @@ def arms(
             chosen.append(Arm(each, values, found.rule if found is not None else "", promised, place, own or {}))
     chosen.sort(key=lambda arm: -_likely(by_rule[arm.rule]) if arm.rule else 0.0)
     return _in_order(chosen), left_out
+
+
+def _variables(treatment: Treatment) -> list[str]:
+    """The variables that it sets, and others from which the same would be read."""
+    return [each for name in treatment.environment for each in (name, *_OF_OPTIONS.get(name, ()))]
 
 
 def _with_options(own: str, added: str) -> str:
