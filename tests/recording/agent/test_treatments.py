@@ -247,6 +247,21 @@ os.environ["LOCAL_RANK"] = "1"
 treat("numa_affinity", ranks=2)
 print(taken)
 """
+RECURRENT = """
+import torch._dynamo.config
+
+class Own(torch.nn.LSTM):
+    def forward(self, given):
+        return (given @ self.weight_ih_l0.T, given)
+
+torch.nn.Module.compile = lambda module: compiled.append(type(module).__name__)
+for kind in (torch.nn.LSTM, Own):
+    compiled, given, model = [], treat("compile_recurrent"), kind(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.ones(4, 2, 8))[0].sum().backward()
+    optimizer.step()
+    print(compiled, given.touched, torch._dynamo.config.allow_rnn, end=" ")
+"""
 ALONE = """
 from torch.utils.data import DataLoader, TensorDataset
 given = treat("no_workers")
@@ -310,10 +325,10 @@ def test_workers_that_are_kept_shuffle_later_epochs_as_new_ones(before: int, nam
     (ATTENTION, "2 True True"), (CUDNN, "True False"), (BATCHES, "8 8 8 3"), (OVERFLOW, "False True True"),
     (PRECISION, "float32 float32 float32 float32 int64 4 tuple\nTrue"), (NO_GRADIENTS, "trained"),
     ("OFTEN = False" + CLOSURE, "1 1 0 True True True"), ("OFTEN = True" + CLOSURE, "0 1 0 True False True"),
-    (NODES, "[] [[0, 1]] [[0, 1], [2, 3]]"), (ALONE, "4 1"),
+    (NODES, "[] [[0, 1]] [[0, 1], [2, 3]]"), (ALONE, "4 1"), (RECURRENT, "[] 0 False ['Own'] 1 True"),
     (COPIES, "True 0 [True, True, True, True, None, None, None, False] 4"),
 ], ids=["attention", "cudnn", "batches", "overflow", "precision", "no gradients", "closure", "lbfgs",
-       "nodes", "alone", "copies"])  # fmt: skip
+       "nodes", "alone", "recurrent", "copies"])  # fmt: skip
 def test_a_treatment_reaches_the_setting_of_torch(script: str, printed: str, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         f"AGENT, FOLDER = {str(torch_profiler.AGENT)!r}, {str(tmp_path)!r}\n" + SCRIPT + script
