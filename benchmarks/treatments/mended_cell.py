@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch._dynamo
+from torch._dynamo import config
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
@@ -20,5 +19,5 @@ class Compiled(HandWritten):
         self.compile()
 
 
-torch._dynamo.config.allow_rnn = True
+config.allow_rnn = True
 train(Compiled)

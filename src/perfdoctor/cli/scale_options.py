@@ -58,7 +58,9 @@ def at_hand(
 ) -> Iterator[Sequence[Path | RemoteFile]]:
     """The `given` recordings as paths on this machine: those elsewhere are fetched, unless a cluster reads them."""
     if not all(given):  # "$RUN", say, where RUN is not set: as a path it would be the current folder
-        raise UsageError("A path is empty.", do="Name a run folder, a folder of traces, or a file; . is the current folder.")
+        raise UsageError(
+            "A path is empty.", do="Name a run folder, a folder of traces, or a file; . is the current folder."
+        )
     if all(is_plain(text) for text in given):
         yield [run_below(Path(given[0]))] if len(given) == 1 else [Path(text) for text in given]
         return

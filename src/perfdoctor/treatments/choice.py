@@ -18,8 +18,9 @@ from perfdoctor.treatments.records import ShareRange
 #: Without a GPU a loader's workers, and the threads of an op, share the cores with the training; with one, that many
 #: workers keep up as a rule, and each more costs memory.
 _MOST_WORKERS = 8
-#: Variables that hold several options `name:value`, with those that torch reads them from as well (2.9 and newer, and for
-#: ROCm): which of them comes first depends on the option and on torch. And where one ends: lists in brackets have commas, too.
+#: Variables that hold several options `name:value`, with those that torch reads them from as well (2.9 and newer, and
+#: for ROCm): which of them comes first depends on the option and on torch. And where one ends: lists in brackets have
+#: commas, too.
 _OF_OPTIONS = {"PYTORCH_CUDA_ALLOC_CONF": ("PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")}
 _BETWEEN_OPTIONS = regex(r",(?![^\[]*\])")
 

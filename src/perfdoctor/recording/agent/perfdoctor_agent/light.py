@@ -44,9 +44,9 @@ _OFTEN_NS, _RARELY_NS, _AT_FIRST_NS = 1_000_000_000, 10_000_000_000, 600_000_000
 _SLOW_SHARE, _SLOW_SPREAD, _MOST_SLOW = 0.5, 3, 16
 #: Steps that nobody has written yet, at most: of a disk that hangs.
 _MOST_WAITING = 100_000
-#: Behind each step that takes so long the training thread's time on a core is asked for; of shorter ones behind the first
-#: that ends after the writing thread woke. The kernel says it, in 0.5 µs, and 7 µs where its code had left the processor's
-#: caches.
+#: Behind each step that takes so long the training thread's time on a core is asked for; of shorter ones behind the
+#: first that ends after the writing thread woke. The kernel says it, in 0.5 µs, and 7 µs where its code had left the
+#: processor's caches.
 _LONG_NS = 10_000_000
 #: What the program holds on the GPU is asked for so often: torch makes a table of a hundred numbers for it.
 _HELD_EVERY_NS = 1_000_000_000
@@ -56,8 +56,8 @@ _ENDING_S = 1.0
 class _InStep(NamedTuple):
     """What runs in every step, as functions that share their variables.
 
-    Behind the step of a small training, which has taken the processor's caches, each attribute costs as much as a call: an
-    update took 2.2 µs more with the attributes of two objects, and takes 1.6 µs more so.
+    Behind the step of a small training, which has taken the processor's caches, each attribute costs as much as a
+    call: an update took 2.2 µs more with the attributes of two objects, and takes 1.6 µs more so.
     """
 
     end: Callable[[bool], int]
@@ -73,7 +73,7 @@ def _in_step(
     append: Callable[[tuple[int, int, int, bool]], None], clock: Callable[[], int], used: Callable[[], int],
     gpu_ended: Callable[[int, int], None],
 ) -> _InStep:  # fmt: skip
-    """`append` takes what is known of each step; `gpu_ended` what is to be done besides at the end of one with a GPU."""
+    """`append` takes what is known of each step; `gpu_ended(number, now_ns)` does what a GPU needs besides."""
     count = waited_ns = batch_ns = alone = 0
     has_gpu, asks, is_long = False, True, True
     here = threading.get_ident

@@ -68,9 +68,7 @@ class WatchingAgent(Agent):
     # --- steps ---
 
     def _optimizer_hook(self) -> Callable[[Any, Any, Any], None]:
-        return self.light.hook(
-            self._optimizer_stepped, lambda error: self.give_up(f"{type(error).__name__}: {error}")
-        )
+        return self.light.hook(self._optimizer_stepped, lambda error: self.give_up(f"{type(error).__name__}: {error}"))
 
     def _optimizer_stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self.is_light and self._optimizer() is optimizer:

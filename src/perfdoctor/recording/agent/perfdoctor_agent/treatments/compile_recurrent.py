@@ -19,7 +19,7 @@ def apply(torch, given):
         recurrent = [each for each in module.modules() if isinstance(each, torch.nn.RNNBase)]
         if all(type(each).forward in of_torch for each in recurrent):  # those have kernels of their own
             return False
-        import torch._dynamo.config as config
+        from torch._dynamo import config
 
         config.allow_rnn = True
         return module.compile()
