@@ -4,6 +4,7 @@
 python benchmarks/treatments/measure.py cases [NAME...] [--budget 300]    programs made slow, beside their mended twins
 python benchmarks/treatments/measure.py harmful [--budget 1500]           twenty planted treatments, each wrong in its way
 python benchmarks/treatments/measure.py same [--runs 20]                  a program against itself: how often is something kept?
+python benchmarks/treatments/measure.py commands [--runs 100]             the same, each of them a whole command of its own
 python benchmarks/treatments/measure.py ways [--runs 10]              runs that take turns against runs one behind the other
 python benchmarks/treatments/measure.py simulated [--runs 300]            the same with drawn noise, and with effects of known size
 ```
@@ -11,7 +12,7 @@ python benchmarks/treatments/measure.py simulated [--runs 300]            the sa
 `cases`: a program is diagnosed and treated as a user would, with nothing said about it. Beside the treatments its mended
 twin runs in the same rounds, so that both intervals are of the same minutes. `harmful`: of each treatment the verdict is
 known. `same`: races of one program against itself are dealt to a hundred sessions, in another order and with others on the
-untreated side, and a keep is an error. `ways`: of so many rounds, each of a program, the same once more and one that is
+untreated side, and a keep is an error. `commands`: whole commands whose fix does nothing, one after the other. `ways`: of so many rounds, each of a program, the same once more and one that is
 5 % slower, how much do the ratios differ, by either way, and what does a round cost? `simulated`: nothing is run; steps are drawn, with noise from run to run that is normal,
 has rare long runs, or wanders. Results are added to `--results`.
 """
@@ -25,7 +26,9 @@ import json
 import math
 import os
 import random
+import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -126,6 +129,42 @@ def _same(count: int, into: Path) -> dict[str, Any]:
             made.append(race)
     every = [log_ratio(race[n], race[m]) for race in made for n, m in itertools.combinations(range(len(race)), 2)]
     return {"races": len(made), "spread of a pair": statistics.stdev(every), **dealt(made, 100, 4)}
+
+
+def _commands(count: int, budget_s: float, into: Path) -> dict[str, Any]:
+    """Whole commands, as a user types them, whose fix does nothing: what do they say of it?"""
+    verdicts, kept, seconds = [], 0, []
+    for number in range(count):
+        begun, folder = time.monotonic(), into / f"command-{number}"
+        words = [
+            "--treatments",
+            str(_HERE / "known"),
+            "--fix",
+            "nothing",
+            "--budget",
+            f"{budget_s:g}s",
+            "-o",
+            str(folder),
+        ]
+        words += ["--seed", str(number)]
+        subprocess.run(
+            [sys.executable, "-m", "perfdoctor", "treat", *words, "--", _PYTHON, "plain.py"], cwd=_HERE, check=True,
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        rows = json.loads((folder / "treat.json").read_bytes())["rows"]
+        seconds.append(time.monotonic() - begun)
+        found = [row["verdict"] for row in rows]
+        kept += "keep" in found
+        verdicts += found
+        print(
+            number,
+            [(row["verdict"], row["pairs"], row["measured"]) for row in rows],
+            f"{seconds[-1]:.0f} s",
+            flush=True,
+        )
+        shutil.rmtree(folder)
+    return {"commands": count, "kept": kept, "verdicts": {each: verdicts.count(each) for each in set(verdicts)},
+            "median seconds": statistics.median(seconds)}  # fmt: skip
 
 
 def _ways(rounds: int, into: Path) -> dict[str, Any]:
@@ -249,7 +288,7 @@ def _drawn_sessions(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("cases", "harmful", "same", "ways", "simulated"))
+    parser.add_argument("what", choices=("cases", "harmful", "same", "commands", "ways", "simulated"))
     parser.add_argument("names", nargs="*")
     parser.add_argument("--budget", type=float, default=300.0)
     parser.add_argument("--runs", type=int, default=120)
@@ -265,6 +304,8 @@ def main() -> None:
         found = {"harmful": _harmful(given.budget, into, given.names)}
     elif given.what == "simulated":
         found = {"simulated": _simulated(given.runs)}
+    elif given.what == "commands":
+        found = {"commands": _commands(given.runs, given.budget, into)}
     elif given.what == "ways":
         found = {"ways": _ways(given.runs, into)}
     else:
