@@ -86,6 +86,8 @@ def test_cpu_time_counts_work_and_not_waiting() -> None:
         wait_for(lambda: processes.cpu_seconds([busy.pid]) > 0.1)
         assert processes.cpu_seconds([idle.pid]) < 0.1
         assert processes.cpu_seconds([busy.pid, idle.pid]) >= processes.cpu_seconds([idle.pid])
+        wait_for(lambda: not processes.any_runnable([idle.pid]))
+        assert processes.any_runnable([idle.pid, busy.pid])
 
 
 def test_children_that_ended_are_reaped_with_how_they_ended() -> None:

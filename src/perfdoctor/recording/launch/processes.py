@@ -92,6 +92,11 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return sum(int(stat[_USER_TICKS]) + int(stat[_SYSTEM_TICKS]) for stat in stats) / os.sysconf("SC_CLK_TCK")
 
 
+def any_runnable(pids: Iterable[int]) -> bool:
+    """Is one of these processes at work, or ready to work where other programs have the cores?"""
+    return any(stat[_STATE] == "R" for pid in pids if (stat := _stat(pid)))
+
+
 def has_open(file: Path) -> bool:
     """Has a process that we may look at this file open?"""
     for entry in os.listdir("/proc"):  # noqa: PTH208 a Path an entry would be slow

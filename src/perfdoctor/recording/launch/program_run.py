@@ -363,12 +363,13 @@ class _Launch:
                 return
 
     def _tool_hangs(self, now: float) -> bool:
-        """Has the tool, with all its processes, used no CPU time for too long?"""
+        """Has the tool, with all its processes, used no CPU time for too long, and not wanted any?"""
         if now - self.tool_checked_at < _CHECK_EVERY_S:
             return False
         self.tool_checked_at = now
-        worked = processes.cpu_seconds(self._of_tool())
-        if worked != self.tool_worked:  # it decreases where one of its processes has ended
+        tool = self._of_tool()
+        worked = processes.cpu_seconds(tool)  # it decreases where one of its processes has ended
+        if worked != self.tool_worked or processes.any_runnable(tool):
             self.tool_worked, self.tool_worked_at = worked, now
         return now - self.tool_worked_at > TOOL_IDLE_S
 
