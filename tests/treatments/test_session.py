@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from treatments.sessions import LOSSES, FakeRuns, arm, session, verdicts
 
 from perfdoctor.recording.treated_run import TrialReport
-from perfdoctor.treatments import evidence
+from perfdoctor.treatments import catalogue, choice, evidence
 from perfdoctor.treatments.session import Failed, Session
 
 
@@ -74,6 +74,21 @@ def test_the_first_run_shows_whether_there_are_ranks_to_treat(ranks, verdict):
     made.go()
     assert (verdicts(made).get("buckets"), verdicts(made)["good"]) == (verdict, "keep")
     assert made.left_out == ({} if verdict else {"buckets": "the program has one rank"})
+
+
+def test_the_first_run_shows_by_how_many_ranks_the_cores_are_shared():
+    class Ranks(FakeRuns):
+        def __call__(self, arms, **facts):
+            return replace(super().__call__(arms, **facts), ranks=4, here=4)
+
+    known = catalogue.shipped()
+    chosen, _ = choice.arms(known, (), choice.Machine(cores=8, ranks=0), fixes=["torch_threads", "loader_workers"])
+    assert {each.values["threads"] for each in chosen} == {8}
+    made = Session(Ranks({}), chosen, budget_s=100, cores=8)
+    made.go()
+    assert {arm.values["threads"] for case in made.cases for arm in case.arms} == {2}
+    assert {arm.values["workers"] for case in made.cases for arm in case.arms} == {2}
+    assert all("set_num_threads(2)" in row.patch for row in made.result().rows if row.fix == "torch_threads")
 
 
 def test_other_losses_are_other_numbers_and_roundings_are_not():

@@ -127,6 +127,16 @@ class Arm(Struct, frozen=True):
     def name(self) -> str:
         return self.treatment.name
 
+    def of_ranks(self, ranks: int) -> Arm:
+        """The same where the program turned out to have so many ranks on this machine, which share its cores."""
+        known = self.values
+        if known.get("ranks", ranks) >= ranks:
+            return self
+        threads = max(known["cores"] // ranks, 1)
+        workers = known["workers"] if self.rule else min(known["workers"], threads)  # what a finding advises stays
+        values = {**known, "ranks": ranks, "threads": threads, "workers": workers}
+        return msgspec.structs.replace(self, values=values)
+
     @property
     def patch(self) -> str:
         """The lines for the program."""

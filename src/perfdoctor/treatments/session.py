@@ -193,6 +193,7 @@ class Session:
         if max(report.ranks, report.here) == 1:
             self._leave_out_those_of_ranks()
         for case in self.cases:
+            case.arms = tuple(arm.of_ranks(max(report.here, 1)) for arm in case.arms)
             if report.touched.get(case.names[0]) == 0:
                 case.verdict, case.why = "nothing to change", _NOTHING
         step_s = mean_ns(report) / 1e9
