@@ -114,7 +114,8 @@ def run(
 
 
 def run_folder(out: Path) -> Path:
-    (found,) = (out / "perfdoctor-runs").iterdir()
+    (runs,) = (each for each in out.iterdir() if each.name in {"perfdoctor-runs", "_perfdoctor"})
+    (found,) = runs.iterdir()
     return found
 
 
@@ -163,6 +164,26 @@ def test_all_ranks_record_into_one_folder(tmp_path: Path, name: str) -> None:
     assert [each["rank"] for each in json.loads((folder / "run.json").read_text())["ranks"]] == [0, 1]
     assert [each["rank"] for each in json.loads((folder / "diagnosis.json").read_text())["time"]] == [0, 1]
     assert read([folder]).world_size == 2
+
+
+def test_push_to_hub_uploads_nothing_of_a_run_folder(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        TRANSFORMERS
+        + """
+import inspect, re
+from pathlib import Path
+from huggingface_hub.utils import filter_repo_objects
+from perfdoctor.integrations.transformers import PerfdoctorCallback
+Trainer(model, args, train_dataset=data, callbacks=[PerfdoctorCallback(at_step=4, steps=2, report=False)]).train()
+files = [str(file.relative_to("out")) for file in Path("out").rglob("*") if file.is_file()]
+assert any(file.endswith("run.json") for file in files), files
+assert '["_*", f"{PREFIX_CHECKPOINT_DIR}-*"]' in inspect.getsource(Trainer)
+left = list(filter_repo_objects(files, ignore_patterns=["_*", "checkpoint-*"]))
+assert not any("run.json" in file or "trace" in file for file in left), left
+""",
+        steps=20,
+    )
 
 
 def test_a_training_that_ends_before_is_one_line(tmp_path: Path) -> None:

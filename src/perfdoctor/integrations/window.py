@@ -20,7 +20,7 @@ class WindowCallback:
     Args:
         at_step: The first recorded step, counted from 1 since this process began to train; at least 3.
         steps: How many steps are recorded.
-        output: The run folder, new or empty; by default a new one in `perfdoctor-runs` of the trainer's output folder.
+        output: The run folder, new or empty; by default a new one in the trainer's output folder.
         report: Are `report.html` and `diagnosis.json` written into it, on rank 0, in a process of its own?
         log: The trackers that get the report: "mlflow" (into the run that is active), "wandb", "tensorboard=FOLDER".
         stacks: Are Python's stacks recorded with each op? That slows the recorded steps down.
@@ -29,6 +29,8 @@ class WindowCallback:
     """
 
     recording: Recording | None
+    #: The folder of new run folders, in the trainer's output folder.
+    _runs_name = RUNS
 
     def __init__(
         self, *, at_step: int = 20, steps: int = 10, output: str | os.PathLike[str] | None = None, report: bool = True,
@@ -47,7 +49,7 @@ class WindowCallback:
     def _begin(self, folder: object) -> None:
         """Begin, once. `folder`: where the trainer writes, a path or None."""
         if self.recording is None:
-            self.recording = Recording(**self._given, runs=runs_in(folder))
+            self.recording = Recording(**self._given, runs=runs_in(folder, self._runs_name))
             self.recording.start()
 
     def _step_ended(self) -> None:
@@ -58,15 +60,16 @@ class WindowCallback:
             self.recording.finish()
 
 
-def runs_in(folder: object) -> Path | None:
+def runs_in(folder: object, name: str = RUNS) -> Path | None:
     """Where new run folders are made.
 
     Args:
         folder: The trainer's output folder, a path or anything else.
+        name: The folder in it.
 
     Returns:
-        `perfdoctor-runs` in it; None where it is no folder of this machine.
+        That folder; None where it is no folder of this machine.
     """
     if not isinstance(folder, (str, os.PathLike)) or "://" in str(folder):
         return None
-    return Path(folder) / RUNS
+    return Path(folder) / name
