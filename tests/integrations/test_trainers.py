@@ -166,6 +166,19 @@ def test_all_ranks_record_into_one_folder(tmp_path: Path, name: str) -> None:
     assert read([folder]).world_size == 2
 
 
+def test_pytorch_lightning_alone_is_enough(tmp_path: Path) -> None:
+    (tmp_path / "pytorch_lightning.py").write_text("class Callback: pass")
+    script = """
+import sys
+sys.modules["lightning"] = None  # not installed
+from perfdoctor.integrations.lightning import PerfdoctorCallback
+import pytorch_lightning
+assert issubclass(PerfdoctorCallback, pytorch_lightning.Callback)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, check=True, timeout=60)
+
+
 def test_push_to_hub_uploads_nothing_of_a_run_folder(tmp_path: Path) -> None:
     run(
         tmp_path,

@@ -10,7 +10,10 @@ from perfdoctor.integrations.window import WindowCallback
 if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
     from pytorch_lightning import Callback
 else:
-    from lightning.pytorch import Callback
+    try:
+        from lightning.pytorch import Callback
+    except ModuleNotFoundError:
+        from pytorch_lightning import Callback
 
 
 class PerfdoctorCallback(WindowCallback, Callback):  # type: ignore[misc] # of a package that need not be there
