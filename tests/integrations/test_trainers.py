@@ -227,7 +227,7 @@ from perfdoctor.integrations import lightning, transformers
 for kind in (lightning, transformers):
     callback = kind.PerfdoctorCallback(at_step=4)
     pickle.loads(pickle.dumps(callback))
-    callback._begin("out")
+    callback._begin("out", callback)
     assert callback.recording is not None and copy.deepcopy(callback).recording is None
     callback._end()
 """,

@@ -24,7 +24,7 @@ class PerfdoctorHandler(WindowCallback):
             engine: The engine of PyTorch-Ignite whose iterations are recorded.
             folder: Where `perfdoctor-runs` is made; the working directory, if not given.
         """
-        engine.add_event_handler(Events.STARTED, lambda: self._begin(folder))
+        engine.add_event_handler(Events.STARTED, lambda: self._begin(folder, engine))
         engine.add_event_handler(Events.ITERATION_COMPLETED, self._step_ended)
         # Not EXCEPTION_RAISED: an engine that has a handler for it raises no exceptions.
         for end in (Events.TERMINATE, Events.COMPLETED):

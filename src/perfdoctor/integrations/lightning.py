@@ -33,7 +33,7 @@ class PerfdoctorCallback(WindowCallback, Callback):  # type: ignore[misc] # of a
             folder = trainer.log_dir  # agreed on by all ranks, each of which gets here
         except Exception:  # noqa: BLE001 a logger of the program's own
             folder = None
-        self._begin(folder or trainer.default_root_dir)
+        self._begin(folder or trainer.default_root_dir, trainer)
 
     def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
         if trainer.global_step != self._updates:
@@ -44,4 +44,4 @@ class PerfdoctorCallback(WindowCallback, Callback):  # type: ignore[misc] # of a
         self._end()
 
     def on_exception(self, _trainer: Any, _module: Any, _exception: BaseException) -> None:
-        self._end()
+        self._end(failed=True)

@@ -21,8 +21,8 @@ class PerfdoctorCallback(WindowCallback, TrainerCallback):  # type: ignore[misc]
     # `push_to_hub` uploads all of `output_dir` but what begins with `_`, and a run folder holds the command line.
     _runs_name = "_perfdoctor"
 
-    def on_train_begin(self, args: Any, _state: Any, _control: Any, **_: Any) -> None:
-        self._begin(getattr(args, "output_dir", None))
+    def on_train_begin(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
+        self._begin(getattr(args, "output_dir", None), state)
 
     def on_step_end(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
         self._step_ended()

@@ -116,6 +116,11 @@ class Recording:
         in_process.release(self)
 
     @property
+    def is_waiting(self) -> bool:
+        """Are there still steps to come before the recorded ones?"""
+        return self._agent is not None and self._agent.window <= 0 and not self._agent.is_done
+
+    @property
     def report(self) -> Path | None:
         """The HTML report, once it is there. Only rank 0 makes one."""
         return self._process.page if self._process is not None else None
