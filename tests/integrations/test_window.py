@@ -47,7 +47,7 @@ def trained(folder: Path, script: str) -> dict[str, tuple[int, int]]:
     for each in sorted(folder.glob("?")):
         (file,) = (each / "agents").iterdir()
         report = json.loads(file.read_text("utf-8"))
-        names = read([each]).ranges.name if report["steps_recorded"] else []
+        names = list(read([each]).ranges.name) if report["steps_recorded"] else []
         updates = sum(name.startswith("Optimizer.step#") for name in names)
         found[each.name] = (report["steps_recorded"], updates)
     return found

@@ -346,6 +346,18 @@ def test_mlflow_in_another_process_finds_the_run_that_is_active_here(monkeypatch
     assert report_process._active_run() == {}
 
 
+def test_weights_and_biases_gets_a_run_of_its_own_while_that_of_the_training_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nenv | grep WANDB_\n")
+    python.chmod(0o755)
+    for name, value in {PYTHON: str(python), "WANDB_RUN_ID": "12", "WANDB_RESUME": "must", "WANDB_PROJECT": "a"}.items():
+        monkeypatch.setenv(name, value)
+    report_process.ReportProcess(tmp_path, {}, 10.0).wait()
+    assert (tmp_path / "report.log").read_text("utf-8") == "WANDB_PROJECT=a\n"
+
+
 def test_a_report_that_takes_too_long_does_not_keep_the_program(tmp_path: Path) -> None:
     slow = tmp_path / "python"
     slow.write_text("#!/bin/sh\nexec sleep 100\n")

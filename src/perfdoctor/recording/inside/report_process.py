@@ -19,8 +19,9 @@ from perfdoctor.system.paths import text_of
 PYTHON = "PERFDOCTOR_PYTHON"
 #: It ends itself after its limit, and is ended so much later.
 _GRACE_S = 5.0
-#: Of the training's Python alone: its warnings may be errors there.
-_NOT_ITS_OWN = ("PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONWARNINGS")
+#: Of the training's Python alone: its warnings may be errors there, and its run at Weights & Biases goes on, into which
+#: no other process may write.
+_NOT_ITS_OWN = ("PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONWARNINGS", "WANDB_RUN_ID", "WANDB_RESUME")
 
 
 class ReportProcess:
