@@ -106,7 +106,9 @@ class Runner(Struct, frozen=True):
         """Run the command under `perfdoctor run`, into the folder `name`, which must be new."""
         target = self.folder / name
         words = ["run", "--quiet", "--passes", passes, "--steps", str(RECORDED), "--skip-steps", str(SKIPPED)]
-        ran = self.plain([*_PERFDOCTOR, *words, "--output", str(target), *options, "--", *command])
+        # The history is of the user's own trainings.
+        words += ["--no-save", "--output", str(target)]
+        ran = self.plain([*_PERFDOCTOR, *words, *options, "--", *command])
         diagnosis = json_object(target / "diagnosis.json") or {}
         return RecordedTrial(ran.code, ran.output, ran.errors, ran.seconds, target, diagnosis)
 
