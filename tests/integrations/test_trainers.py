@@ -64,15 +64,10 @@ quiet = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summa
 quiet |= {"max_steps": STEPS, "accumulate_grad_batches": 2, "default_root_dir": "out", "devices": 1}
 """
 IGNITE = """
-from ignite.engine import Engine
+from ignite.engine import Events, create_supervised_trainer
 optimizer = torch.optim.SGD(layers.parameters(), lr=0.01)
-def update(engine, batch):
-    optimizer.zero_grad()
-    loss_of(*batch).backward()
-    optimizer.step()
-    if engine.state.iteration == STEPS:
-        engine.terminate()
-trainer = Engine(update)
+trainer = create_supervised_trainer(layers, optimizer, torch.nn.functional.mse_loss, gradient_accumulation_steps=2)
+trainer.add_event_handler(Events.ITERATION_COMPLETED(once=2 * STEPS), trainer.terminate)
 """
 ACCELERATE = """
 from accelerate import Accelerator
@@ -126,7 +121,7 @@ def reports(folder: Path) -> list[dict[str, Any]]:
 CASES = {
     "transformers": (TRANSFORMERS, "out", 2),
     "Lightning": (LIGHTNING, "out/lightning_logs/version_0", 2),
-    "Ignite": (IGNITE, "checkpoints", 1),
+    "Ignite": (IGNITE, "checkpoints", 2),
     "accelerate": (ACCELERATE, "out", 2),
 }
 
@@ -138,7 +133,7 @@ def test_the_documented_window_is_recorded_and_reported_in_the_trainers_folder(t
     done = run(tmp_path, setup + example)
     folder = run_folder(tmp_path / out)
     (report,) = reports(folder)
-    found_by = "optimizer" if name == "accelerate" else "range"
+    found_by = "optimizer" if name in ("Ignite", "accelerate") else "range"
     assert (report["steps_recorded"], report["step_found_by"]) == (10, found_by), report
     assert report["steps_seen"] == 50 - 1 + 10
     assert (folder / "report.html").is_file(), done.stderr
@@ -179,6 +174,26 @@ assert issubclass(PerfdoctorCallback, pytorch_lightning.Callback)
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, check=True, timeout=60)
 
 
+def test_lightning_modules_that_step_optimizers_by_themselves_are_recorded(tmp_path: Path) -> None:
+    by_hand = """
+        optimizer = self.optimizers(use_pl_optimizer=False)
+        optimizer.zero_grad()
+        self.manual_backward(loss_of(*batch))
+        optimizer.step()
+    automatic_optimization = False
+"""
+    setup = LIGHTNING.replace("        return loss_of(*batch)\n", by_hand.lstrip("\n"))
+    setup = setup.replace('"max_steps": STEPS, "accumulate_grad_batches": 2', '"max_epochs": 1, "limit_train_batches": STEPS')
+    script = """
+from perfdoctor.integrations.lightning import PerfdoctorCallback
+callback = PerfdoctorCallback(at_step=20, steps=10, output="run", report=False)
+lightning.Trainer(**quiet, callbacks=[callback]).fit(model, loader)
+"""
+    run(tmp_path, setup + script)
+    (report,) = reports(tmp_path / "run")
+    assert (report["steps_recorded"], report["step_found_by"]) == (10, "range")
+
+
 def test_push_to_hub_uploads_nothing_of_a_run_folder(tmp_path: Path) -> None:
     run(
         tmp_path,
@@ -205,8 +220,8 @@ def test_a_training_that_ends_before_is_one_line(tmp_path: Path) -> None:
     assert "it ended after 7 steps, and the first 49 are skipped" in line
 
 
-@pytest.mark.parametrize("name", ["transformers", "Ignite"])
-def test_under_perfdoctor_run_a_trainer_only_marks_its_steps(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "found_by"), [("transformers", "range"), ("Ignite", "optimizer")])
+def test_under_perfdoctor_run_a_trainer_only_marks_its_steps(tmp_path: Path, name: str, found_by: str) -> None:
     for folder in ("agents", "torch"):
         (tmp_path / folder).mkdir()
     recording = torch_profiler.PassSettings("torch", tmp_path / "torch", "cpu")
@@ -215,7 +230,7 @@ def test_under_perfdoctor_run_a_trainer_only_marks_its_steps(tmp_path: Path, nam
     run(tmp_path, CASES[name][0] + documented(name), steps=20, **around)
     assert not list(tmp_path.rglob("perfdoctor-runs"))
     (report,) = reports(tmp_path)
-    assert (report["steps_recorded"], report["step_found_by"]) == (4, "range")
+    assert (report["steps_recorded"], report["step_found_by"]) == (4, found_by)
 
 
 def test_callbacks_can_be_sent_to_other_processes(tmp_path: Path) -> None:

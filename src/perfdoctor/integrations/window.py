@@ -38,6 +38,8 @@ class WindowCallback:
     _marker: ClassVar[WindowCallback | None] = None
     _trained: Callable[[], object]  # what trains, or trained last; None where that is gone
     _is_training = False
+    #: Does the trainer say when it has made an update? Else the agent finds them.
+    _marks = True
 
     def __init__(
         self, *, at_step: int = 20, steps: int = 10, output: str | os.PathLike[str] | None = None, report: bool = True,
@@ -47,7 +49,7 @@ class WindowCallback:
         self._trained = _nothing
         self._given: dict[str, Any] = {
             "steps": steps, "skip": at_step - 1, "output": output, "report": report, "log": log,
-            "stacks": stacks, "modules": modules, "time_limit_s": time_limit_s, "marked": True,
+            "stacks": stacks, "modules": modules, "time_limit_s": time_limit_s, "marked": self._marks,
         }  # fmt: skip
 
     def __getstate__(self) -> dict[str, object]:
