@@ -183,7 +183,9 @@ def test_lightning_modules_that_step_optimizers_by_themselves_are_recorded(tmp_p
     automatic_optimization = False
 """
     setup = LIGHTNING.replace("        return loss_of(*batch)\n", by_hand.lstrip("\n"))
-    setup = setup.replace('"max_steps": STEPS, "accumulate_grad_batches": 2', '"max_epochs": 1, "limit_train_batches": STEPS')
+    setup = setup.replace(
+        '"max_steps": STEPS, "accumulate_grad_batches": 2', '"max_epochs": 1, "limit_train_batches": STEPS'
+    )
     script = """
 from perfdoctor.integrations.lightning import PerfdoctorCallback
 callback = PerfdoctorCallback(at_step=20, steps=10, output="run", report=False)

@@ -144,6 +144,40 @@ assert (both.__name__, both.__doc__) == ("both", "trains")
     assert not (ended.folder / "report.html").exists()
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        """
+@record
+def numbers():
+    for number in range(20):
+        train(1)
+        received = yield number
+        assert received is None
+    return "done"
+def outer():
+    assert (yield from numbers()) == "done"
+assert list(outer()) == list(numbers()) == list(range(20))
+""",
+        """
+import asyncio
+@record
+async def one():
+    for number in range(20):
+        train(1)
+        await asyncio.sleep(0)
+    return "done"
+assert asyncio.run(one()) == asyncio.run(one()) == "done"
+""",
+    ],
+    ids=["generator", "async"],
+)
+def test_a_decorated_function_that_runs_behind_its_call_is_recorded(tmp_path: Path, script: str) -> None:
+    ended = run(tmp_path, f"{MODEL}\nrecord = perfdoctor.record(steps=4, skip=3, output='run', report=False)\n{script}")
+    assert (ended.code, ended.errors) == (0, ""), ended.errors
+    assert ended.steps() == 4
+
+
 def test_nothing_of_it_is_left_in_the_program(tmp_path: Path) -> None:
     ended = run(
         tmp_path,
@@ -352,7 +386,12 @@ def test_weights_and_biases_gets_a_run_of_its_own_while_that_of_the_training_goe
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nenv | grep WANDB_\n")
     python.chmod(0o755)
-    for name, value in {PYTHON: str(python), "WANDB_RUN_ID": "12", "WANDB_RESUME": "must", "WANDB_PROJECT": "a"}.items():
+    for name, value in {
+        PYTHON: str(python),
+        "WANDB_RUN_ID": "12",
+        "WANDB_RESUME": "must",
+        "WANDB_PROJECT": "a",
+    }.items():
         monkeypatch.setenv(name, value)
     report_process.ReportProcess(tmp_path, {}, 10.0).wait()
     assert (tmp_path / "report.log").read_text("utf-8") == "WANDB_PROJECT=a\n"

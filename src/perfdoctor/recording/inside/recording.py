@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from perfdoctor.recording.inside import in_process, shared_folder
 from perfdoctor.recording.inside.notices import P, harmless, warn
@@ -77,11 +78,29 @@ class Recording:
         """A decorator.
 
         Args:
-            function: The function whose first call is recorded.
+            function: The function whose first call is recorded; of a generator or an `async` function, what it runs
+                behind the call.
 
         Returns:
             The function, which does and returns the same.
         """
+        made: Any = function
+        if inspect.isgeneratorfunction(function):
+
+            @functools.wraps(function)
+            def iterated(*args: Any, **kwargs: Any) -> Any:
+                with contextlib.nullcontext() if self._is_started else self:
+                    return (yield from made(*args, **kwargs))
+
+            return cast("Callable[P, R]", iterated)
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
+                with contextlib.nullcontext() if self._is_started else self:
+                    return await made(*args, **kwargs)
+
+            return cast("Callable[P, R]", awaited)
 
         @functools.wraps(function)
         def recorded(*args: P.args, **kwargs: P.kwargs) -> R:
