@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -168,6 +170,34 @@ def test_what_gdb_says_of_a_refusal_is_a_reason_and_a_remedy(tmp_path: Path) -> 
         with pytest.raises(PerfdoctorError, match="forbids ptrace") as error:
             debugger.call(debugger.Debugger("gdb", str(fake)), program.pid, 0)
         assert "--cap-add=SYS_PTRACE" in error.value.do
+
+
+def test_the_words_lie_where_nothing_is_unloaded_though_a_plugin_is_mapped_lower() -> None:
+    """An interpreter that comes to them late, or never, keeps their address."""
+    files = {
+        "/bin/python3.11": 1, "/tmp/compiled.so": 2, "/opt/libcudart.so.12": 3, "/opt/torch/lib/libtorch_cpu.so": 4,
+        "/lib/libm.so.6": 5, "/usr/share/locale": 6, "/lib/libc-2.31.so": 7, "/lib/libc.so.6": 8, "/lib/libmkl.so": 9,
+        "/lib/libstdc++.so.6": 10, "/lib/libpython3.11.so.1.0": 11,
+    }  # fmt: skip
+    found = list(interpreter_calls._never_unloaded_first(files, "/bin/python3.11").values())
+    assert found == [4, 5, 7, 8, 10, 11, 1, 2, 3, 9]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="no debugger is used")
+def test_a_library_that_a_program_loads_itself_gets_no_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "libcompiled.so"
+    shutil.copy(_ctypes.__file__, own)
+    spare, asked = image.spare, list[str]()
+
+    def noted(file: Path, *rest: Any) -> int | None:
+        asked.append(file.name)
+        return spare(file, *rest)
+
+    monkeypatch.setattr(image, "spare", noted)
+    code = f"import ctypes, time; ctypes.CDLL({str(own)!r}); print('begun', flush=True); time.sleep(100)"
+    with running(tmp_path, code) as program:
+        _inject(program, _words(tmp_path)[0])
+    assert asked[-1].startswith(("libc.", "libm.", "libpython"))
 
 
 def test_words_hold_no_character_that_the_memory_of_another_process_might_read_otherwise() -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.patterns import regex
 from perfdoctor.recording.attaching import debugger, image
 from perfdoctor.recording.attaching.target import Target, interpreter
 from perfdoctor.system import tool_process
@@ -28,6 +29,8 @@ REMOTE_EXEC = 14
 _ADD, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"
 PENDING_CALL = (_ADD, _RUN)
 _QUEUE_FULL = -1
+#: Libraries that nothing unloads: Python's own, those of C and C++, and torch's, which cannot be imported twice.
+_STAYS = regex(r"lib(?:python3|c[.-]|m[.-]|stdc\+\+\.|torch_cpu\.)")
 #: The ending of the file that sys.remote_exec names.
 WORDS = ".words"
 _REMOTE_LIMIT_S = 20.0
@@ -144,7 +147,7 @@ def _pending_call(target: Target, text: bytes) -> Injection:
     if not found:
         raise without_symbols(target)
     at, size = found[0][1], len(text)
-    address = next(_unused(target, files, mapped, size), 0)
+    address = next(_unused(target, _never_unloaded_first(files, found[0][0]), mapped, size), 0)
     if not address:
         raise PerfdoctorError("the program has no place for a few words", do="Record from the start: perfdoctor run")
     image.write_at(target.pid, address, text)
@@ -164,10 +167,20 @@ def without_symbols(target: Target) -> PerfdoctorError:
     )
 
 
+def _never_unloaded_first(files: dict[str, int], executable: str) -> dict[str, int]:
+    """The libraries and the executable, first what stays as long as the process: it may come to the words late.
+
+    What a program loads itself, a plugin or code that was compiled for it, it may also unload.
+    """
+    libraries = [file for file in files if ".so" in Path(file).name]
+    stay = [file for file in libraries if _STAYS.match(Path(file).name)]
+    return {file: files[file] for file in (*stay, *(each for each in files if each == executable), *libraries)}
+
+
 def _unused(target: Target, files: dict[str, int], mapped: Sequence[image.Mapped], size: int) -> Iterator[int]:
     """Yield addresses of so many bytes that nobody uses and that are all zero."""
     for file, base in files.items():
-        if ".so" in Path(file).name and not Path(file).name.startswith("ld-"):  # which uses its own page
+        if not Path(file).name.startswith("ld-"):  # which uses its own page
             address = image.spare(Path(f"{target.root}{file}"), base, mapped, size)
             if address is not None and not any(image.bytes_at(target.pid, address, size) or b"1"):
                 yield address
