@@ -115,6 +115,37 @@ def test_all_ranks_are_ordered_to_begin_with_the_same_step(attachment: Attachmen
     assert second - first == 12  # which the second has made before
 
 
+def test_a_parent_that_makes_no_step_is_left_out_and_its_child_is_recorded(
+    attachment: Attachment, processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attaching, "_ALONE_S", 0.3)
+    monkeypatch.setattr(attaching, "_ASK_EVERY_S", 0.1)
+    parent, child = (attachment.attach(_target(each)) for each in processes)
+    _report(parent, state="watching", steps_seen=0)
+    own, trains = _Agent(parent, 0), _Agent(child, 1)
+    training = threading.Thread(target=_train, args=([trains],))
+    training.start()
+    said: list[str] = []
+    attachment.wait(time.monotonic() + 20, session._Notices(said.append))
+    training.join()
+    assert trains.orders[-1] == "go 0"
+    assert said[0] == f"process {parent.target.pid} has made no step and is left out"
+    assert "go" not in os.read(own.fifo, 4096).decode()
+    assert os.read(own.fifo, 1) == b""  # the end: its agent leaves
+    assert (parent.is_left_out, child.is_left_out) == (True, False)
+
+
+def test_a_process_whose_steps_are_slow_is_awaited(
+    attachment: Attachment, processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attaching, "_ALONE_S", 0.0)
+    slow, fast = (attachment.attach(_target(each)) for each in processes)
+    _report(fast, state="watching", waited=30, waited_ends_ns=[1])
+    _report(slow, state="watching", step_found_by="optimizer")
+    attachment.wait(time.monotonic() + 0.5)
+    assert not slow.is_left_out
+
+
 def test_a_process_that_cannot_be_reached_keeps_nothing_and_others_go_on(
     attachment: Attachment, processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +223,29 @@ def test_where_nothing_was_recorded_the_reason_and_the_next_step_are_said(
     why = session._nothing(attachment, 9.0)
     assert what in why.what
     assert do in why.do
+
+
+def test_processes_without_steps_for_which_the_others_waited_are_named(attachment: Attachment, processes) -> None:
+    idle, trains = (attachment.attach(_target(each)) for each in processes)
+    _report(idle, state="watching", steps_seen=0)
+    _report(trains, state="watching", steps_seen=126, waited=120)
+    why = session._nothing(attachment, 9.0)
+    assert f"process {idle.target.pid} made no step in 9 s" in why.what
+    assert "--timeout" not in why.do
+
+
+def test_that_no_step_has_ended_is_said_only_where_no_process_has_made_one(
+    attachment: Attachment, processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_PATIENCE_S", 0.0)
+    idle, trains = (attachment.attach(_target(each)) for each in processes)
+    said: list[str] = []
+    notices = session._Notices(said.append)
+    notices(trains, {"step_found_by": "optimizer"})
+    notices(idle, {"steps_seen": 0})
+    assert not said
+    session._Notices(said.append)(idle, {"steps_seen": 0})
+    assert said[0].startswith("no step has ended so far")
 
 
 def test_a_process_that_is_not_reached_or_silent_is_said_with_what_to_do(

@@ -39,6 +39,14 @@ _BEHIND = ("written", "failed", "worker")
 _BEHIND_S = 20.0
 #: An agent that was ordered to leave does so with its next step, of which nobody knows the length.
 _LEAVING_S = 5.0
+#: One that has made no step when the others have made so many, so long after the first, is a parent that only waits.
+_ALONE_S, _ALONE_STEPS = 10.0, 20
+_ASK_EVERY_S = 1.0
+
+
+def is_without_step(facts: dict[str, Any]) -> bool:
+    """Has this process ended nothing that may be a step? `facts`: its agent's, which counts them in them only later."""
+    return not any(facts.get(each) for each in ("waited", "steps_seen", "step_found_by"))
 
 
 class Attached(Struct):
@@ -49,6 +57,7 @@ class Attached(Struct):
     started: Path
     orders: int
     reports: Path
+    is_left_out: bool = False
 
     @property
     def has_started(self) -> bool:
@@ -85,6 +94,7 @@ class Attachment:
         self.attached: list[Attached] = []
         self.files = Path(tempfile.mkdtemp(prefix="perfdoctor-attach-"))
         self._code = torch_profiler.AGENT
+        self._first_waited = self._asked = -math.inf
 
     # --- begin ---
 
@@ -158,18 +168,20 @@ class Attachment:
     def wait(self, until: float, notice: Callable[[Attached, dict[str, Any]], None] = lambda *_: None) -> None:
         """Let all record as soon as all are ready, and wait for their end, at most until that time (monotonic)."""
         asked_ns, has_gone, written_by = 0, False, math.inf
-        while not all(each.is_over for each in self.attached) and time.monotonic() < until:
-            facts = [each.facts() for each in self.attached]
-            for each, known in zip(self.attached, facts, strict=True):
+        while not all(each.is_over or each.is_left_out for each in self.attached) and time.monotonic() < until:
+            facts = [(each, each.facts()) for each in self.attached]
+            for each, known in facts:
                 notice(each, known)
-            if all(known.get("state") in _BEHIND for known in facts):
+            if all(known.get("state") in _BEHIND or each.is_left_out for each, known in facts):
                 written_by = min(written_by, time.monotonic() + _BEHIND_S)
                 until = min(until, written_by)
             training = {
                 each.target.pid: known
-                for each, known in zip(self.attached, facts, strict=True)
-                if known.get("state") not in ("worker", "failed") and each.is_alive
+                for each, known in facts
+                if known.get("state") not in ("worker", "failed") and each.is_alive and not each.is_left_out
             }
+            if not has_gone:
+                self._leave_out(training)
             if not has_gone and training and all(known.get("waited") for known in training.values()):
                 if len(training) == 1:
                     has_gone = self._go(dict.fromkeys(training, 0))
@@ -181,14 +193,35 @@ class Attachment:
                     has_gone = self._go(first_steps(ends, time.monotonic_ns()))
             time.sleep(_LOOK_EVERY_S)
 
+    def _leave_out(self, training: Mapping[int, dict[str, Any]]) -> None:
+        """Release those without a step, once the others have made many: all would wait for them for good."""
+        counts = [known["waited"] for known in training.values() if known.get("waited")]
+        idle = [pid for pid, known in training.items() if is_without_step(known)]
+        now = time.monotonic()
+        if not counts or not idle:
+            return
+        if self._first_waited < 0:
+            self._first_waited = now
+        if now - self._first_waited < _ALONE_S:
+            return
+        if len(counts) + len(idle) == len(training) and min(counts) >= _ALONE_STEPS:
+            for each in self.attached:
+                if each.target.pid in idle:
+                    each.is_left_out = True
+                    each.release()
+        elif now - self._asked > _ASK_EVERY_S:  # agents count for themselves until they are asked
+            self._asked = now
+            self._order("ends")
+
     def _order(self, line: str) -> None:
         for each in self.attached:
             each.order(line)
 
     def _go(self, begin: Mapping[int, int]) -> bool:
-        """Order the begin behind these steps, by process."""
+        """Order the begin behind these steps, by process, and no other to begin."""
         for each in self.attached:
-            each.order(f"go {begin.get(each.target.pid, 0)}")
+            if each.target.pid in begin:
+                each.order(f"go {begin[each.target.pid]}")
         return True
 
     # --- end ---

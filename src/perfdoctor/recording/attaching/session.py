@@ -16,7 +16,7 @@ from msgspec import Struct, to_builtins
 
 from perfdoctor import __version__
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.recording.attaching.attachment import PASS, Attached, Attachment
+from perfdoctor.recording.attaching.attachment import PASS, Attached, Attachment, is_without_step
 from perfdoctor.recording.attaching.target import Target
 from perfdoctor.recording.inside.finish import complete
 from perfdoctor.recording.record import remove_agreed
@@ -34,6 +34,7 @@ from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, record
 ANSWER_S = 30.0
 #: A step of a training seldom takes longer.
 _PATIENCE_S = 60.0
+_LEFT_OUT = "left out"
 _LET_IT_TRAIN = "Attach while it trains, or give it more time: --timeout SECONDS."
 
 
@@ -117,17 +118,28 @@ def _attach(
 
 def _nothing(attachment: Attachment, limit_s: float) -> PerfdoctorError:
     """Why no agent recorded anything."""
-    facts = [each.facts() for each in attachment.attached]
-    notes = [str(note) for known in facts for note in known.get("notes", ()) if isinstance(known, dict)]
-    if any(known.get("state") == "failed" for known in facts) or any("own torch.profiler" in each for each in notes):
+    known = {each.target.pid: each.facts() for each in attachment.attached if not each.is_left_out}
+    facts = list(known.values())
+    notes = [str(note) for each in facts for note in each.get("notes", ())]
+    if any(each.get("state") == "failed" for each in facts) or any("own torch.profiler" in each for each in notes):
         said = "; ".join(dict.fromkeys(notes)) or "the program ended before a step was recorded whole"
         return PerfdoctorError(said, do="Record from the start: perfdoctor run -- COMMAND")
-    if facts and all(known.get("state") == "worker" for known in facts):
+    if facts and all(each.get("state") == "worker" for each in facts):
         return PerfdoctorError("it is a worker of a loader, and does not train", do="Give the process that started it.")
     if any(not each.is_alive for each in attachment.attached):
         return PerfdoctorError("the program ended before its steps were recorded", do="Attach to one that goes on.")
-    seen = max((known.get("steps_seen", 0) for known in facts), default=0)
+    idle = [pid for pid, each in known.items() if is_without_step(each)]
+    if idle and len(idle) < len(known):
+        return PerfdoctorError(
+            f"{_named(idle)} made no step in {limit_s:.0f} s, and the others waited for that",
+            do="Attach to one that trains: perfdoctor attach PID, without --children.",
+        )
+    seen = max((each.get("steps_seen", 0) for each in facts), default=0)
     return PerfdoctorError(f"{seen} steps were seen in {limit_s:.0f} s, and none was recorded", do=_LET_IT_TRAIN)
+
+
+def _named(pids: Sequence[int]) -> str:
+    return f"process{'es' if len(pids) > 1 else ''} {', '.join(map(str, pids))}"
 
 
 class _Notices:
@@ -138,13 +150,18 @@ class _Notices:
         self.begun = time.monotonic()
 
     def __call__(self, attached: Attached, facts: dict[str, Any]) -> None:
-        if not facts.get("steps_seen") and time.monotonic() - self.begun > _PATIENCE_S:
+        if not is_without_step(facts):
+            self.begun = math.inf
+        elif time.monotonic() - self.begun > _PATIENCE_S:
             self.begun = math.inf
             self.notify("no step has ended so far. Ctrl-C: leave, and see what can be seen from outside")
-        said = attached.target.pid, str(facts.get("state", ""))
-        if said in self.said or said[1] not in ("recording", "written"):
+        said = attached.target.pid, _LEFT_OUT if attached.is_left_out else str(facts.get("state", ""))
+        if said in self.said or said[1] not in ("recording", "written", _LEFT_OUT):
             return
         self.said.add(said)
+        if attached.is_left_out:
+            self.notify(f"process {said[0]} has made no step and is left out")
+            return
         rank = f" (rank {facts['rank']})" if (facts.get("world_size") or 1) > 1 else ""
         steps = facts.get("steps_recorded", 0)
         what = "its steps are recorded from now on" if said[1] == "recording" else f"{steps} steps are recorded"
