@@ -210,6 +210,8 @@ def test_a_program_of_another_user_may_read_the_agent_and_write_its_report(attac
         ({"state": "worker"}, True, "worker of a loader", "process that started it"),
         ({"state": "waiting", "steps_seen": 3}, True, "3 steps were seen in 9 s", "train"),
         ({}, False, "ended before its steps", "one that goes on"),
+        ({}, True, "reported nothing in 9 s: torch is still being imported there, or it cannot write into", "-o"),
+        ({"state": "recording", "steps_seen": 9}, True, "had not ended the recorded step under way", "--timeout"),
     ],
 )
 def test_where_nothing_was_recorded_the_reason_and_the_next_step_are_said(

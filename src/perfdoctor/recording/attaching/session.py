@@ -118,7 +118,8 @@ def _attach(
 
 def _nothing(attachment: Attachment, limit_s: float) -> PerfdoctorError:
     """Why no agent recorded anything."""
-    known = {each.target.pid: each.facts() for each in attachment.attached if not each.is_left_out}
+    awaited = [each for each in attachment.attached if not each.is_left_out]
+    known = {each.target.pid: each.facts() for each in awaited}
     facts = list(known.values())
     notes = [str(note) for each in facts for note in each.get("notes", ())]
     if any(each.get("state") == "failed" for each in facts) or any("own torch.profiler" in each for each in notes):
@@ -126,8 +127,21 @@ def _nothing(attachment: Attachment, limit_s: float) -> PerfdoctorError:
         return PerfdoctorError(said, do="Record from the start: perfdoctor run -- COMMAND")
     if facts and all(each.get("state") == "worker" for each in facts):
         return PerfdoctorError("it is a worker of a loader, and does not train", do="Give the process that started it.")
-    if any(not each.is_alive for each in attachment.attached):
+    if any(not each.is_alive for each in awaited):
         return PerfdoctorError("the program ended before its steps were recorded", do="Attach to one that goes on.")
+    silent = [pid for pid, each in known.items() if not each]
+    if silent:
+        return PerfdoctorError(
+            f"the agent in {_named(silent)} reported nothing in {limit_s:.0f} s: torch is still being imported there, "
+            f"or it cannot write into {attachment.folder.path}",
+            do="Attach once it trains, and choose a folder that it can write to: -o.",
+        )
+    unended = [pid for pid, each in known.items() if each.get("state") == "recording"]
+    if unended:
+        return PerfdoctorError(
+            f"{_named(unended)} had not ended the recorded step under way after {limit_s:.0f} s, and was left",
+            do="Give it more time: --timeout SECONDS. Its recording there ends with that step.",
+        )
     idle = [pid for pid, each in known.items() if is_without_step(each)]
     if idle and len(idle) < len(known):
         return PerfdoctorError(
