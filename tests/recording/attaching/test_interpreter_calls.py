@@ -162,6 +162,60 @@ def test_a_debugger_that_hangs_is_ended_and_the_program_runs_on(tmp_path: Path) 
         assert program.end() == 7
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="no debugger is used")
+def test_why_a_call_failed_is_said_and_for_how_long_the_program_stood_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = debugger.Debugger.words
+
+    def failing(self: debugger.Debugger, *rest: Any) -> list[str]:
+        return [each.replace("print ", "print nowhere + ") for each in words(self, *rest)]
+
+    monkeypatch.setattr(debugger.Debugger, "words", failing)
+    with running(tmp_path, _BUSY) as program:
+        with pytest.raises(PerfdoctorError, match=r"No symbol .*; the program stood still for \d\.\d{3} s "):
+            _inject(program, _words(tmp_path)[0])
+        assert program.end() == 7
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        (
+            "0x7f in poll ()\nCouldn't write extended state status: Bad address.\n[Inferior 1 (process 7) detached]\n",
+            "Couldn't write extended state status: Bad address",
+        ),
+        ("No symbol.\nwarning: odd\n[Thread debugging]\n", "No symbol"),
+        ("warning: odd\n[Inferior 1 (process 7) detached]\n", "warning: odd"),
+        ("error: no\nProcess 7 detached\n", "error: no"),
+        ("", ""),
+    ],
+)
+def test_the_reason_is_the_last_line_that_says_one(output: str, reason: str) -> None:
+    assert debugger._reason(output) == reason
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="no debugger is used")
+def test_a_debugger_that_holds_the_program_too_long_is_ended_and_the_time_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = debugger.Debugger.words
+
+    def slow(self: debugger.Debugger, *rest: Any) -> list[str]:
+        made = words(self, *rest)
+        at = made.index("-p") + 2
+        return [*made[:at], "-ex", "shell sleep 30", *made[at:]]
+
+    monkeypatch.setattr(debugger.Debugger, "words", slow)
+    monkeypatch.setattr(debugger, "_GRACE_S", 0.3)
+    tool = debugger.find()
+    assert tool is not None
+    with running(tmp_path, _BUSY) as program:
+        with pytest.raises(PerfdoctorError, match=r"did not end in time, and was ended; the program stood still for"):
+            debugger.call(tool, program.pid, 0, limit_s=1)
+        assert program.end() == 7
+
+
 def test_what_gdb_says_of_a_refusal_is_a_reason_and_a_remedy(tmp_path: Path) -> None:
     fake = tmp_path / "gdb"
     fake.write_text("#!/bin/sh\necho 'ptrace: Operation not permitted.'\n")

@@ -33,6 +33,7 @@ _LEFT_STOPPED_S = 0.3
 _TRACED = "t"
 _RESULT = regex(r"^(?:\(int\) )?\$\w+ = (-?\d+)$", 8)  # MULTILINE
 _REFUSED = regex(r"Operation not permitted|Permission denied|not permitted|ptrace: ")
+_LET_GO = regex(r"\[Inferior .* detached\]|Process \d+ detached")
 #: What its output names, of a debugger's own.
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
 
@@ -71,6 +72,27 @@ class Called(Struct, frozen=True):
     stopped_s: float
 
 
+class _Standstill:
+    """How long does the process stand still for a debugger? From the first `look` that finds it so to the last one."""
+
+    def __init__(self, pid: int) -> None:
+        self._stat, self._first, self._last = Path(f"/proc/{pid}/stat"), 0.0, 0.0
+
+    def look(self) -> None:
+        if text_of(self._stat).rpartition(")")[2][1:2] == _TRACED:
+            self._last = time.monotonic()
+            self._first = self._first or self._last
+
+    @property
+    def seconds(self) -> float:
+        return self._last - self._first
+
+    @property
+    def in_words(self) -> str:
+        """The end of a message; empty where it did not."""
+        return f"; the program stood still for {self.seconds:.3f} s" if self.seconds else ""
+
+
 def find() -> Debugger | None:
     """The gdb of PERFDOCTOR_GDB, else the gdb or the lldb on PATH; None where there is none."""
     asked = os.environ.get("PERFDOCTOR_GDB")
@@ -82,17 +104,23 @@ def call(debugger: Debugger, pid: int, address: int, *arguments: int, limit_s: f
     """Call the function at this address. PerfdoctorError where that fails; the process runs on in any case."""
     was_stopped = is_stopped(pid)
     process = _started(debugger, pid, address, arguments)
+    still = _Standstill(pid)
     try:
-        stopped_s = _watched(process, pid, time.monotonic() + limit_s)
+        has_ended = _has_ended(process, still, limit_s)
     finally:
-        _end(process)
+        _end(process, still)
         if process.returncode and not was_stopped:
             _let_go(pid)
+    if not has_ended:
+        raise PerfdoctorError(
+            f"the debugger did not end in time, and was ended{still.in_words}",
+            do="Try again: the program may have waited for a disk or a network, or the machine is busy.",
+        )
     output = process.communicate()[0].decode("utf-8", "replace")
     found = _RESULT.search(output)
     if found is None:
-        raise _failed(debugger, output, process.returncode)
-    return Called(int(found[1]), stopped_s)
+        raise _failed(debugger, output, process.returncode, still)
+    return Called(int(found[1]), still.seconds)
 
 
 def _started(debugger: Debugger, pid: int, address: int, arguments: Sequence[int]) -> subprocess.Popen[bytes]:
@@ -107,23 +135,18 @@ def _started(debugger: Debugger, pid: int, address: int, arguments: Sequence[int
         ) from error
 
 
-def _watched(process: subprocess.Popen[bytes], pid: int, until: float) -> float:
-    """Wait for the debugger; seconds in which the process was stopped by it. PerfdoctorError after the time."""
-    stat, first, last = Path(f"/proc/{pid}/stat"), 0.0, 0.0
+def _has_ended(process: subprocess.Popen[bytes], still: _Standstill, limit_s: float) -> bool:
+    """Wait for the debugger; has it ended in time?"""
+    until = time.monotonic() + limit_s
     while process.poll() is None:
-        now = time.monotonic()
-        if text_of(stat).rpartition(")")[2][1:2] == _TRACED:
-            first, last = first or now, now
-        if now > until:
-            raise PerfdoctorError(
-                "the debugger did not end in time, and was ended",
-                do="Try again: the program may have waited for a disk or a network, or the machine is busy.",
-            )
+        still.look()
+        if time.monotonic() > until:
+            return False
         time.sleep(_POLL_S)
-    return last - first
+    return True
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], still: _Standstill) -> None:
     """End a debugger that still runs, as gently as it lets itself be ended. Ctrl-C waits for that."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
@@ -132,6 +155,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.send_signal(number)
         until = time.monotonic() + _GRACE_S
         while process.poll() is None and time.monotonic() < until:
+            still.look()
             time.sleep(_POLL_S)
     with contextlib.suppress(OSError):  # gdb forks to see what the kernel can; a stopped child would keep its output
         os.killpg(process.pid, signal.SIGKILL)
@@ -147,12 +171,20 @@ def _let_go(pid: int) -> None:
         time.sleep(_POLL_S)
 
 
-def _failed(debugger: Debugger, output: str, code: int) -> PerfdoctorError:
+def _failed(debugger: Debugger, output: str, code: int, still: _Standstill) -> PerfdoctorError:
     if _REFUSED.search(output):
         return PerfdoctorError(
             f"{debugger.name} may not attach: the system forbids ptrace here",
             do="In a container, start it with --cap-add=SYS_PTRACE; elsewhere run perfdoctor attach as root.",
         )
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    last = lines[-1][:200] if lines else f"exit code {code}"
-    return PerfdoctorError(f"{debugger.name} could not call into the program: {last}", do="Try again.")
+    return PerfdoctorError(
+        f"{debugger.name} could not call into the program: {_reason(output) or f'exit code {code}'}{still.in_words}",
+        do="Try again.",
+    )
+
+
+def _reason(output: str) -> str:
+    """The last line that says why a call failed; behind it the process is let go, and that is said as well."""
+    lines = [line.strip().rstrip(".")[:200] for line in output.splitlines() if line.strip() and not _LET_GO.match(line)]
+    reasons = [line for line in lines if not line.startswith(("[", "warning:"))]
+    return (reasons or lines or [""])[-1]
