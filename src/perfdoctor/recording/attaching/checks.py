@@ -131,6 +131,11 @@ def _way(target: Target) -> Iterator[tuple[str, str]]:
                 "sys.remote_exec is switched off there",
                 f"Start it without {_SWITCHED_OFF[0]} and -X {_SWITCHED_OFF[1]}.",
             )
+    elif debugger.find() is None and (version := debugger.too_old_one()):
+        yield (
+            f"gdb {version} cannot call functions on this processor (AMX)",
+            "Install gdb 14 or newer, and name it by PERFDOCTOR_GDB.",
+        )
     elif debugger.find() is None:
         yield (
             f"neither gdb nor lldb is here, and Python {'.'.join(map(str, target.python))} needs one of them",

@@ -33,6 +33,10 @@ _LEFT_STOPPED_S = 0.3
 _TRACED = "t"
 _RESULT = regex(r"^(?:\(int\) )?\$\w+ = (-?\d+)$", 8)  # MULTILINE
 _REFUSED = regex(r"Operation not permitted|Permission denied|not permitted|ptrace: ")
+_VERSION = regex(r"GNU gdb .*?(\d+\.\d+)\S*$", 8)  # MULTILINE
+#: The first gdb that asks the processor how large its registers are.
+_KNOWS_AMX = 14
+_PROCESSORS = "/proc/cpuinfo"
 _LET_GO = regex(r"\[Inferior .* detached\]|Process \d+ detached")
 #: What its output names, of a debugger's own.
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
@@ -94,10 +98,43 @@ class _Standstill:
 
 
 def find() -> Debugger | None:
-    """The gdb of PERFDOCTOR_GDB, else the gdb or the lldb on PATH; None where there is none."""
+    """The gdb of PERFDOCTOR_GDB, else the gdb or the lldb on PATH; None where there is none that can call functions."""
+    return next((each for each in _installed() if not too_old(each)), None)
+
+
+def too_old_one() -> str:
+    """The version of the gdb that is here and cannot call functions on this processor; "" where it can."""
+    return next(filter(None, map(too_old, _installed())), "")
+
+
+def _installed() -> list[Debugger]:
     asked = os.environ.get("PERFDOCTOR_GDB")
     paths = {"gdb": asked or shutil.which("gdb"), "lldb": os.environ.get("PERFDOCTOR_LLDB") or shutil.which("lldb")}
-    return next((Debugger(name, path) for name, path in paths.items() if path), None)
+    return [Debugger(name, path) for name, path in paths.items() if path]
+
+
+def too_old(debugger: Debugger) -> str:
+    """Its version, where it is a gdb whose calls fail on this processor; else ""."""
+    if debugger.name != "gdb" or not has_amx(text_of(_PROCESSORS)):
+        return ""
+    try:
+        said = tool_process.asked([debugger.path, "--version"], LIMIT_S, tool_process.environment(*_KEPT_VARIABLES))
+    except (OSError, subprocess.SubprocessError):  # its call fails with more words
+        return ""
+    version = version_of(said.stdout)
+    return version if version and int(version.split(".")[0]) < _KNOWS_AMX else ""
+
+
+def has_amx(processors: str) -> bool:
+    """Does /proc/cpuinfo say so? Older gdbs write back too few registers there after a call, which fails (EFAULT)."""
+    flags = next((line for line in processors.splitlines() if line.startswith("flags")), "")
+    return "amx_tile" in flags.split()
+
+
+def version_of(said: str) -> str:
+    """The version in what `gdb --version` prints, behind the name of whoever built it; "" where it says none."""
+    found = _VERSION.match(said)
+    return found[1] if found else ""
 
 
 def call(debugger: Debugger, pid: int, address: int, *arguments: int, limit_s: float = LIMIT_S) -> Called:
