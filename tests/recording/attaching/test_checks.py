@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -148,6 +150,34 @@ def test_a_container_that_does_not_see_the_agent_is_not_entered(tmp_path: Path) 
     here = tmp_path / "not-there"
     assert "runs in a container" in _what(_own(), here)
     assert "runs in a container" not in _what(_own(), tmp_path)
+
+
+@pytest.fixture
+def closed() -> Iterator[Path]:
+    """A folder that nobody else may enter, in one that all may: those of pytest may not be."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:
+        yield Path(made)
+
+
+def test_a_folder_that_another_user_cannot_enter_is_refused(closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other, runs = replace(_own(), user=os.geteuid() + 12345), closed / "runs"
+    runs.mkdir(0o711)
+    monkeypatch.setattr(checks, "_permission", lambda _: ())
+    said = _what(other, runs)
+    assert f"may not enter {closed} → Choose a folder that user {other.user} can reach: -o" in said
+    assert "may not enter" not in _what(_own(), runs)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(runs))
+    assert "TMPDIR" in _what(other, runs)
+
+
+def test_a_folder_is_entered_as_its_owner_its_group_or_anybody(closed: Path) -> None:
+    user, group = os.geteuid() + 12345, closed.stat().st_gid
+    found = {mode: (closed.chmod(mode), checks.closed_to(user, {group}, closed))[1] for mode in (0o700, 0o701, 0o710)}
+    assert found == {0o700: closed, 0o701: closed, 0o710: None}
+    assert checks.closed_to(user, set(), closed) == closed
+    assert checks.closed_to(os.geteuid(), set(), closed) is None
+    closed.chmod(0o701)
+    assert checks.closed_to(user, set(), closed / "not-there") is None
 
 
 def test_a_process_that_was_stopped_is_found_so(tmp_path: Path) -> None:

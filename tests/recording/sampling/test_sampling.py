@@ -231,6 +231,27 @@ def test_a_request_that_makes_no_sense_does_no_harm(tool, tmp_path):
     assert lines_of(document)["costly"] > 0
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root attaches to the programs of others")
+def test_another_users_program_may_ask_and_put_nothing_beside_the_samples(tool, tmp_path):
+    tool.admit(65534)
+    attempt = f"""
+import os
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+os.write(os.open({str(tool.requests)!r}, os.O_WRONLY | os.O_NONBLOCK), b"begin 999999999 1\\n")
+try:
+    open({str(tool.folder / "window-1")!r}, "x")
+except PermissionError:
+    print("refused")
+"""
+    done = subprocess.run([sys.executable, "-S", "-c", attempt], capture_output=True, text=True, cwd="/", check=False)
+    assert done.stdout == "refused\n", done.stderr
+    wait_for(lambda: list(tool.folder.glob("*.log")))
+    tool.end()
+    files = [each for each in tool.folder.iterdir() if each != tool.requests]
+    assert {each.suffix for each in files} >= {".log", ".jsonl"}
+    assert {(each.stat().st_uid, each.stat().st_mode & 0o077) for each in files if each.suffix} == {(0, 0)}
+
+
 def test_without_a_listener_the_program_goes_on_at_once(tool, tmp_path):
     tool.end()
     assert started(tmp_path, tool, rounds=1).wait(60) == 0

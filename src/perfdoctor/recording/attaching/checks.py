@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+import stat
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,13 +24,14 @@ from perfdoctor.system.paths import text_of
 _OLDEST = (3, 8)
 _FROM_START = "Record from the start: perfdoctor run -- COMMAND"
 _CAPABILITY = 1 << 19  # CAP_SYS_PTRACE, capabilities(7)
+_ACL = "system.posix_acl_access"
 _OTHER_TOOLS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
 _SWITCHED_OFF = ("PYTHON_DISABLE_REMOTE_DEBUG", "disable-remote-debug", "disable_remote_debug")
 
 
 def trouble(target: Target, places: Sequence[Path]) -> PerfdoctorError | None:
     """The first reason against attaching to a process; None where there is none. It has to see these `places`."""
-    checks = (_program, _others, _permission, partial(_place, places=places), _way)
+    checks = (_program, _others, _permission, partial(_place, places=places), partial(_reach, places=places), _way)
     return next((PerfdoctorError(what, do=do) for check in checks for what, do in check(target)), None)
 
 
@@ -114,6 +117,38 @@ def _place(target: Target, places: Sequence[Path]) -> Iterator[tuple[str, str]]:
                 f"{_who(target)} runs in a container, which does not see {path}",
                 "Run perfdoctor inside it, where it is installed: docker exec or kubectl exec, then perfdoctor attach",
             )
+
+
+def _reach(target: Target, places: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    """Another user's program, to which root attaches, writes its report and its trace itself."""
+    if target.user in (0, os.geteuid()):
+        return
+    for path in places:
+        if path == torch_profiler.AGENT:  # it gets a copy
+            continue
+        closed = closed_to(target.user, _groups(target.pid), path)
+        if closed is not None:
+            is_temporary = path == Path(tempfile.gettempdir())
+            yield (
+                f"{_who(target)} is another user's, who may not enter {closed}",
+                "Set TMPDIR=/tmp." if is_temporary else f"Choose a folder that user {target.user} can reach: -o",
+            )
+
+
+def _groups(pid: int) -> set[int]:
+    lines = (line.partition(":") for line in text_of(f"/proc/{pid}/status").splitlines())
+    return {int(each) for name, _, rest in lines if name in ("Gid", "Groups") for each in rest.split()}
+
+
+def closed_to(user: int, groups: Collection[int], path: Path) -> Path | None:
+    """The first folder on the way to `path` that this user may not enter by its mode; None where there is none."""
+    for folder in (*reversed(path.resolve().parents), path.resolve()):
+        with contextlib.suppress(OSError):
+            found = folder.stat()
+            bit = stat.S_IXUSR if found.st_uid == user else stat.S_IXGRP if found.st_gid in groups else stat.S_IXOTH
+            if not found.st_mode & bit and _ACL not in os.listxattr(folder):  # which may name the user
+                return folder
+    return None
 
 
 def _is_same(here: Path, there: Path) -> bool:

@@ -198,7 +198,7 @@ def _sampled(
         cores.start()
         cores.follow(targets[0].pid)
         at_last.callback(cores.stop)
-        sampler = _sampler(window, notify)
+        sampler = _sampler(targets, window, notify)
         if sampler is not None:
             at_last.callback(sampler.close)
             at_last.callback(_keep_stacks, sampler, folder, record, targets[0].folder)
@@ -211,15 +211,19 @@ def _remove_if_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def _sampler(window: StepWindow, notify: Callable[[str], None]) -> SamplerProcess | None:
+def _sampler(targets: Sequence[Target], window: StepWindow, notify: Callable[[str], None]) -> SamplerProcess | None:
     tool = py_spy.find()
     if not window.sampling or tool.trouble:
         return None
     try:
-        return SamplerProcess(tool, with_source=window.source)
+        sampler = SamplerProcess(tool, with_source=window.source)
     except OSError as error:
         notify(f"stacks are not sampled: {error.strerror or error}")
         return None
+    for user in {each.user for each in targets}:
+        with contextlib.suppress(OSError):  # its stacks are not sampled then
+            sampler.admit(user)
+    return sampler
 
 
 def _keep_stacks(sampler: SamplerProcess, folder: RunFolder, record: PassRecord, project: Path) -> None:

@@ -50,6 +50,7 @@ class SamplerProcess:
             cwd="/",  # the user's folder may be removed meanwhile
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True,  # the terminal's Ctrl-C is for the training
+            umask=0o077,  # who may only ask, finds no samples
         )  # fmt: skip
 
     @property
@@ -59,6 +60,16 @@ class SamplerProcess:
             "sampler": self.process.pid, "requests": str(self.requests), "ready": str(self.folder),
             "source": self.with_source,
         }  # fmt: skip
+
+    def admit(self, user: int) -> None:
+        """Let another user's program ask, to which root attaches.
+
+        The folder stays ours: in one of theirs, links would lead the sampler's files elsewhere. So nothing is kept of a
+        notebook's cells, which its own process writes there.
+        """
+        if user != os.geteuid():
+            os.chown(self.requests, user, -1, follow_symlinks=False)
+            self.folder.chmod(0o711)
 
     def end(self) -> None:
         """End what is still sampled, after the program. May be called again."""
