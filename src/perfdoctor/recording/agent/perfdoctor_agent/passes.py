@@ -44,6 +44,7 @@ class ForwardWatch:
         self.wrapper = self._wrapper(torch, around)
         self.is_on = False
         self._stop_waiting: Callable[[], None] = lambda: None
+        self._restore_compiled: Callable[[], None] = lambda: None
 
     def _wrapper(self, torch: Any, around: Callable[..., Any]) -> Any:
         depth, original, is_compiling = _Depth(), self.original, torch.compiler.is_compiling
@@ -84,6 +85,7 @@ class ForwardWatch:
         if self.is_on:
             self.is_on = False
             self._stop_waiting()
+            self._restore_compiled()
             self._swap(self.wrapper, self.original)
 
     def _swap(self, old: Any, new: Any) -> None:
@@ -97,8 +99,8 @@ class ForwardWatch:
     def _spare_compiled(self, eval_frame: Any) -> None:
         """A compiled module stores the bound `__call__` of the module that it compiles: let it find the original."""
         compiled = getattr(eval_frame, "OptimizedModule", None)
-        initialize = getattr(compiled, "_initialize", None)
-        if compiled is None or initialize is None or hasattr(initialize, "perfdoctor"):
+        initialize = getattr(compiled, "__dict__", {}).get("_initialize")
+        if initialize is None:
             return
 
         @functools.wraps(initialize)
@@ -112,8 +114,7 @@ class ForwardWatch:
                 if was_on:
                     self._swap(self.original, self.wrapper)
 
-        unwatched.perfdoctor = True  # type: ignore[attr-defined]
-        compiled._initialize = unwatched
+        self._restore_compiled = private.replace(compiled, "_initialize", unwatched)
 
 
 class ShortForwards:
