@@ -15,6 +15,7 @@ from collections import deque
 from typing import Any
 
 from perfdoctor_agent import identity, inside
+from perfdoctor_agent.agent import FAILED
 from perfdoctor_agent.inside import InsideAgent
 
 #: How often is asked whether torch is imported, and whether the agent has left.
@@ -51,6 +52,15 @@ class AttachedAgent(InsideAgent):
         with self._lock:
             if not self.has_left and (self.window < 0 or self.is_done):
                 self.finish()
+
+    def fail(self, why: str) -> None:
+        """Leave after an error in the thread that takes the orders, which cannot end torch.profiler."""
+        with self._lock:
+            if self.window < 0 or self.is_done:
+                self.give_up(why)
+                return
+        self.report.note(FAILED + why)
+        self.withdraw()
 
     def _event(self, kind: Any, found_by: str) -> None:
         if os.getpid() == self.pid:  # not in a child that os.fork made
@@ -89,7 +99,11 @@ def attach(given: Any) -> None:
             agent.report.write(state="worker", ended=True)
             return
         agent.begin()
-        _obey(agent, orders)
+        try:
+            _obey(agent, orders)
+        except Exception as error:
+            agent.fail(f"{type(error).__name__}: {error}")
+            _await_left(agent)
     finally:
         os.close(orders)
 
@@ -107,8 +121,9 @@ def _torch(orders: int) -> Any:
 
 def _order(orders: int) -> bytes | None:
     """What was ordered meanwhile: None for nothing, b"" for the end."""
-    readable, _, _ = select.select([orders], [], [], _LOOK_EVERY_S)
-    return os.read(orders, _LONGEST_ORDER) if readable else None
+    poll = select.poll()  # `select.select` knows no file beyond the 1,024th of the program
+    poll.register(orders, select.POLLIN)
+    return os.read(orders, _LONGEST_ORDER) if poll.poll(_LOOK_EVERY_S * 1e3) else None
 
 
 def _obey(agent: AttachedAgent, orders: int) -> None:
@@ -117,11 +132,15 @@ def _obey(agent: AttachedAgent, orders: int) -> None:
         order = _order(orders)
         if order == b"":
             agent.withdraw()
-            while not agent.has_left:  # the step in which it was has not ended
-                time.sleep(_LOOK_EVERY_S)
+            _await_left(agent)
         for line in (order or b"").splitlines():
             word, *rest = line.split()
             if word == b"ends":
                 agent.is_asked = True
             elif word == b"go":
                 agent.go_at = int(rest[0])
+
+
+def _await_left(agent: AttachedAgent) -> None:
+    while not agent.has_left:  # the step in which it was has not ended
+        time.sleep(_LOOK_EVERY_S)
