@@ -131,3 +131,78 @@ def test_an_agent_whose_thread_fails_leaves_and_says_why(printed: Printed) -> No
     print(report["state"], report["ended"], report["notes"][0].split(":")[1].strip(), hooks() == before)
     """
     assert printed(script) == "failed True ValueError True\n"
+
+
+#: An evaluation that begins when so many whole steps are recorded, in a window of steps of 50 ms.
+_EVALUATION = """
+def slow():
+    step()
+    time.sleep(0.05)
+
+def evaluate(seconds):
+    end = time.monotonic() + seconds
+    with torch.no_grad():
+        while time.monotonic() < end:
+            model(data)
+            time.sleep(0.001)
+
+attach = Attach()
+attach.until(lambda report: report.get("waited"))
+from perfdoctor_agent import attached, window_end
+window_end._OVERDUE, window_end._OVERDUE_NS = 2, 400_000_000
+window_end._resident_bytes = lambda: 0
+attach.order("go 0\\n")
+attach.until(lambda report: report["state"] == "recording", slow)
+for _ in range({whole}):
+    slow()
+
+def has_left():
+    report = attach.report()
+    assert report["ended"] and hooks() == before and not torch.autograd.profiler._is_profiler_enabled
+    return report["steps_recorded"], report["state"], [each.split(": ")[1] for each in report["notes"]]
+"""
+
+
+def test_an_evaluation_in_the_window_ends_it_and_the_whole_steps_are_kept(printed: Printed) -> None:
+    script = """
+    evaluate(1.5)
+    print(*has_left(), len(os.listdir("torch")))
+    attach.leave()
+    """
+    found = printed(_EVALUATION.format(whole=2) + textwrap.dedent(script))
+    assert found == "2 written ['the recording ends with the step before'] 1\n"
+
+
+def test_an_evaluation_before_a_whole_step_is_dropped_and_the_steps_behind_it_are_recorded(printed: Printed) -> None:
+    script = """
+    evaluate(1.5)
+    assert not torch.autograd.profiler._is_profiler_enabled and not os.listdir("torch")
+    attach.until(lambda report: report["state"] == "written", slow)
+    attach.leave()
+    print(*has_left(), len(os.listdir("torch")))
+    """
+    found = printed(_EVALUATION.format(whole=0) + textwrap.dedent(script))
+    assert found == "4 written ['what was recorded until then was dropped, and the recording began anew'] 1\n"
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_who_waits_no_more_for_a_window_gets_its_whole_steps_or_nothing_if_there_is_much(
+    printed: Printed, grows: bool
+) -> None:
+    script = f"""
+    window_end._OVERDUE_NS = 60_000_000_000
+    window_end._resident_bytes = lambda: {grows} << 30
+    attach.leave(lambda: evaluate(0.1))
+    print(*has_left(), len(os.listdir("torch")))
+    """
+    found = printed(_EVALUATION.format(whole=2) + textwrap.dedent(script))
+    assert found == ("2 failed [] 0\n" if grows else "2 written [] 1\n")
+
+
+def test_a_window_that_nobody_has_waited_for_in_the_step_is_not_written(printed: Printed) -> None:
+    script = """
+    attached._AWAITED_S = 0.2
+    attach.leave(lambda: (time.sleep(1), step()))
+    print(*has_left(), len(os.listdir("torch")))
+    """
+    assert printed(_EVALUATION.format(whole=2) + textwrap.dedent(script)) == "2 failed [] 0\n"

@@ -67,3 +67,28 @@ def test_ranks_whose_folder_cannot_be_written_end_by_themselves(tmp_path: Path) 
 
 def test_ranks_whose_steps_are_long_record_the_fewest(tmp_path: Path) -> None:
     assert last_steps(tmp_path, 50, 80) == [10, 10]
+
+
+@pytest.mark.parametrize(
+    ("usual_s", "open_s", "grown_mb", "is_over"),
+    [
+        (0.05, 29, 0, False),
+        (0.05, 31, 0, True),
+        (0.05, 2, 200, True),
+        (0.05, 2, 20, False),
+        (0.05, 0.5, 200, False),
+        (60, 170, 2000, False),  # steps that are long by themselves
+        (60, 1100, 0, False),
+        (60, 1300, 0, True),
+        (0, 110, 0, False),  # no length is known
+        (0, 130, 0, True),
+    ],
+)
+def test_a_step_is_open_for_too_long_by_what_steps_take_and_by_what_the_process_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, usual_s: float, open_s: float, grown_mb: int, is_over: bool
+) -> None:
+    end = WindowEnd({"steps": 10, "traces": str(tmp_path)})
+    held = [0, grown_mb << 20]
+    monkeypatch.setattr(window_end, "_resident_bytes", lambda: held.pop(0))
+    end.begin()
+    assert end.is_overdue(round(open_s * 1e9), round(usual_s * 1e9)) == is_over

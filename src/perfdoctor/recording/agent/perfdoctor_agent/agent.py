@@ -50,6 +50,8 @@ _DOUBT = (
     "what ends a step is not certain, as several kinds of events come, each in a rhythm of its own, or none evenly: "
     f'mark your steps with `with torch.profiler.record_function("{STEP_RANGE}"):`, and they are taken for the steps'
 )
+#: After so many outermost forwards of a step is asked whether it is worth recording still.
+_FORWARDS = 16
 FAILED = "perfdoctor's agent failed: "
 _NOT_STARTED = "the program uses its own torch.profiler: perfdoctor's was not started"
 #: Signals that end a program by default, and after which it may still write: a job's end, a terminal that was closed.
@@ -118,6 +120,8 @@ class Agent:
         self.ranges: RangeHooks | None = None
         self.window = -1  # number of the recorded step; 0 in warm-up, -1 before
         self.window_end = WindowEnd(self.settings)
+        self._thread = 0  # which has begun the recorder, and alone can end it
+        self._forwards = 0  # outermost ones, since the open step was asked about
         self.ends_ns: list[int] = []  # of recorded steps; first of all, the begin of the first one
         self.memory = MemorySamples()  # at the end of each recorded step
         self.processor = ProcessorUse()  # from the first recorded step to the last
@@ -208,14 +212,19 @@ class Agent:
     def _begin_anew(self) -> None:
         """Drop what was counted so far, and what was recorded of it: these were no steps of the training."""
         if self.step_finder.chosen is not None and not self.is_done:
-            self._discard()
-            self._recorded()
-            self.recorder, self.ranges, self.window = None, None, -1
-            self.sampling.announce()
+            self._drop_recording()
         self.step_finder = self._new_step_finder()
         self.before = {}
         if self.whole_run is not None:
             self.whole_run.begin_anew()
+
+    def _drop_recording(self) -> None:
+        self._discard()
+        self._recorded()
+        self.recorder, self.ranges, self.window = None, None, -1
+        self.foreign.is_alone = False
+        self.memory = MemorySamples()
+        self.sampling.announce()
 
     def in_child(self) -> None:
         """Register the end again in a child of multiprocessing, which has lost what its parent had registered."""
@@ -257,6 +266,10 @@ class Agent:
         self._event(self.numbers.of(optimizer), "optimizer")
 
     def _forward(self, call: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.window > 0 and not self.is_done:
+            self._forwards += 1
+            if self._forwards >= _FORWARDS and threading.get_ident() == self._thread:
+                self._check_open_step()
         # A range would become part of what torch.jit.trace traces.
         if self.window == 0:
             result = self.short_forwards.timed(call, module, *args, **kwargs)
@@ -349,6 +362,40 @@ class Agent:
         job = self.report.facts.get("job", "") if (self.report.facts["world_size"] or 1) > 1 else ""
         return self.window_end.is_reached(self.window, now_ns - self.ends_ns[0], job, self.memory.heap_growth())
 
+    @guarded
+    def _check_open_step(self) -> None:
+        """End the window where its step does not end: an evaluation would be recorded until it is over."""
+        self._forwards = 0
+        if self.recorder is None or os.getpid() != self.pid or self._is_tracing() or self._is_capturing():
+            return
+        with self._lock:
+            open_ns = time.monotonic_ns() - self.ends_ns[-1]
+            if self._is_overdue(open_ns):
+                self._end_open_step(open_ns)
+
+    def _is_overdue(self, open_ns: int) -> bool:
+        times = [now_ns for now_ns, _ in self._in_front().ends] + self.ends_ns
+        gaps = sorted(b - a for a, b in zip(times, times[1:]))
+        return self.window_end.is_overdue(open_ns, gaps[len(gaps) // 2] if gaps else 0)
+
+    def _end_open_step(self, open_ns: int) -> None:
+        """Keep the whole steps; without any, drop the recording, and begin anew with the next step."""
+        ended = f"no step ended for {open_ns / 1e9:.0f} s: "
+        if self.window > 1 and self.window_end.is_written_soon:
+            self.report.note(ended + "the recording ends with the step before")
+            self._end_window()
+            self._stop_program()
+        else:
+            self.report.note(ended + "what was recorded until then was dropped, and the recording began anew")
+            self._drop_recording()
+            self._window_over()
+            self.report.write(state="watching", steps_recorded=0)
+
+    def _is_capturing(self) -> bool:
+        """Is a CUDA graph captured? Nothing may wait for the GPU meanwhile."""
+        cuda = self.torch.cuda
+        return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
+
     # --- the window ---
 
     def _open(self) -> None:
@@ -385,6 +432,7 @@ class Agent:
         self.recorder = Recorder(self.torch, self.foreign, cuda=cuda, stacks=stacks, target=target)
         self.recorder.before_export = self._recorded
         self.foreign.is_alone = True
+        self._thread = threading.get_ident()
         self.recorder.warm_up()
         if self.settings.get("modules") and self.modules.switch_on():
             self.forward.install()  # also in the step of warm-up, in which the modules get their names
@@ -407,6 +455,7 @@ class Agent:
             self.window_end.begin()
             self.ends_ns = [time.monotonic_ns()]
         self.window += 1
+        self._forwards = 0
         if self.recorder is not None:
             self.recorder.step()
         elif self.ranges is not None:
@@ -441,12 +490,16 @@ class Agent:
         self._write_result()
         self._try_loader()
         self.report.write(held_ns=time.monotonic_ns() - held_ns)
-        if self.settings["stop"]:
-            self.report.write(stopped=True)
-            raise SystemExit(0)  # as if the training had ended here, so that files are flushed and children end
+        self._stop_program()
         self._window_over()
         self.behind = StepEnds(self.torch)
         self.behind.add(time.monotonic_ns())
+
+    def _stop_program(self) -> None:
+        """End it with its window, if it is to."""
+        if self.settings["stop"]:
+            self.report.write(stopped=True)
+            raise SystemExit(0)  # as if the training had ended here, so that files are flushed and children end
 
     @property
     def _of_steps(self) -> str:
@@ -552,10 +605,10 @@ class Agent:
                     self.report.facts["treated"] = self.treated.facts()
                 self.report.write(ended=True)
 
-    def _end_window(self) -> None:
+    def _end_window(self, *, keep: bool = True) -> None:
         self.processor.end(self.torch)
         recorded = self.window - 1
-        if recorded >= 1 and self.recorder is not None:
+        if keep and recorded >= 1 and self.recorder is not None:
             self.recorder.stop()
         elif self.recorder is not None:
             self._discard()
@@ -566,7 +619,7 @@ class Agent:
         self._window_over()
 
     def _discard(self) -> None:
-        """Drop a recording without a whole step: no trace is better than one without steps."""
+        """Drop a recording without a whole step (no trace is better than that), or one that nobody waits for."""
         if self.recorder is None:
             return
         self.recorder.discard()

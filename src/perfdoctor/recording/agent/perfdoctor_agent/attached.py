@@ -22,6 +22,8 @@ from perfdoctor_agent.inside import InsideAgent
 _LOOK_EVERY_S = 0.25
 _NEVER = 1 << 62
 _LONGEST_ORDER = 4096
+#: So long its trace is awaited after it was withdrawn (recording/attaching/attachment.py).
+_AWAITED_S = 5.0
 #: Ends of steps that are reported: the ranks' are compared, and some hundred ms lie between the first and the last.
 _MOST_ENDS = 200
 
@@ -31,6 +33,7 @@ class AttachedAgent(InsideAgent):
 
     def __init__(self, torch: Any, settings: Any) -> None:
         self.has_left = self.is_withdrawn = False
+        self.withdrawn_at = 0.0
         self.waited, self.go_at = 0, _NEVER  # steps since it could record, and behind which one it does
         self.waited_ends_ns: deque[int] = deque(maxlen=_MOST_ENDS)
         self.is_asked = False
@@ -48,7 +51,7 @@ class AttachedAgent(InsideAgent):
 
     def withdraw(self) -> None:
         """Leave as soon as possible. Only the training's own thread can end torch.profiler, when its step ends."""
-        self.is_withdrawn = True
+        self.is_withdrawn, self.withdrawn_at = True, time.monotonic()
         with self._lock:
             if not self.has_left and (self.window < 0 or self.is_done):
                 self.finish()
@@ -77,6 +80,31 @@ class AttachedAgent(InsideAgent):
 
     def _is_last(self, now_ns: int) -> bool:
         return self.is_withdrawn or super()._is_last(now_ns)
+
+    def _is_overdue(self, open_ns: int) -> bool:
+        return self.is_withdrawn or super()._is_overdue(open_ns)
+
+    def _end_open_step(self, open_ns: int) -> None:
+        if self.is_withdrawn:
+            self._end_window(keep=self.window_end.is_written_soon)
+            self._leave()
+        else:
+            super()._end_open_step(open_ns)
+
+    def _close(self) -> None:
+        if self._is_forgotten:
+            self._end_window()
+            self._leave()
+        else:
+            super()._close()
+
+    def _end_window(self, *, keep: bool = True) -> None:
+        super()._end_window(keep=keep and not self._is_forgotten)
+
+    @property
+    def _is_forgotten(self) -> bool:
+        """Does nobody wait any more for what would be written?"""
+        return self.is_withdrawn and time.monotonic() > self.withdrawn_at + _AWAITED_S
 
     def _note_left(self) -> None:
         if self.at_end is not None:

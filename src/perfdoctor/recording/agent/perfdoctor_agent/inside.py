@@ -49,6 +49,11 @@ class InsideAgent(Agent):
         self.is_killed = True
         super()._ended_by(number, frame)
 
+    def _end_open_step(self, open_ns: int) -> None:
+        super()._end_open_step(open_ns)
+        if self.is_done:
+            self._leave()
+
     def _new_whole_run(self) -> None:
         """The program itself says what is recorded, and nothing is noted of the rest."""
 

@@ -107,6 +107,7 @@ class WatchingAgent(Agent):
     @guarded
     def _light_step(self) -> None:
         count = self.light.end()
+        self.light.is_recorded = False  # a window may have ended in the middle of this step
         if self.whole_run is not None:
             self._noted(self.step_finder.chosen)
         wanted = self._wanted
@@ -223,8 +224,8 @@ class WatchingAgent(Agent):
         self._hooks += [self.foreign.leave, self._watch_new_optimizers(optimizer)]
         self._go_light()
 
-    def _end_window(self) -> None:
-        super()._end_window()
+    def _end_window(self, *, keep: bool = True) -> None:
+        super()._end_window(keep=keep)
         if self.report is not self._of_run or self.settings["steps"]:
             self._light_again()
 

@@ -8,6 +8,9 @@ the profiler holds lies in what they left, and the next ones no longer fit there
 
 The ranks of a job end it with the same step, as far as they share a file system: the first that has enough writes into
 a file which step is to be the last. Ranks that wait for each other in each step are at most one apart.
+
+Where a step does not end, as an evaluation runs in it, the window is over in the middle of that step. What counts is how
+long steps usually are: a training whose steps take a minute is recorded like any other.
 """
 
 from __future__ import annotations
@@ -21,6 +24,12 @@ from typing import Any
 _MOST_BYTES = 32 << 20
 #: Of the resident set where it is known what malloc has given out; it is given back when the trace is written.
 _MOST_RESIDENT_BYTES = 256 << 20
+#: A step that has lasted so many times a usual one, and so long at least, is none of the usual ones.
+_OVERDUE, _OVERDUE_NS = 20, 30_000_000_000
+#: Or so many times, where the process has grown by so much meanwhile: the program waits while as much is written.
+_FILLING, _FILLING_NS, _MOST_OPEN_BYTES = 3, 1_000_000_000, 64 << 20
+#: What a step may take where no length is known: 120 s are not too long then.
+_UNKNOWN_STEP_NS = 6_000_000_000
 #: A rank may be one step behind another, and read the file before it is written.
 _AHEAD = 2
 
@@ -54,7 +63,23 @@ class WindowEnd:
     def _is_enough(self, lasted_ns: int, heap: int | None) -> bool:
         if lasted_ns >= self.least_ns or (heap or 0) > _MOST_BYTES:
             return True
-        return _resident_bytes() - self._resident_bytes > (_MOST_BYTES if heap is None else _MOST_RESIDENT_BYTES)
+        return self._growth() > (_MOST_BYTES if heap is None else _MOST_RESIDENT_BYTES)
+
+    def is_overdue(self, open_ns: int, usual_ns: int) -> bool:
+        """Is the step that is open for so long not worth recording any more? `usual_ns`: of a step, 0 if unknown."""
+        usual_ns = usual_ns or _UNKNOWN_STEP_NS
+        if open_ns > max(_OVERDUE * usual_ns, _OVERDUE_NS):
+            return True
+        return open_ns > max(_FILLING * usual_ns, _FILLING_NS) and self._growth() > _MOST_OPEN_BYTES
+
+    @property
+    def is_written_soon(self) -> bool:
+        """Is what was recorded little enough for a program that has not come to the end of its step?"""
+        return self._growth() <= _MOST_RESIDENT_BYTES
+
+    def _growth(self) -> int:
+        """Bytes by which the process has grown since the first step."""
+        return _resident_bytes() - self._resident_bytes
 
     def _agreed(self, job: str, proposed: int) -> int:
         """The last step of all ranks; `proposed` where none has said so yet, and 0 where that is 0, too."""
