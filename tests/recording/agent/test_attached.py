@@ -38,11 +38,12 @@ def hooks():
     ]
 
 class Attach:
-    def __init__(self, number=0, agent={agent!r}):
+    def __init__(self, number=0, agent={agent!r}, **settings):
         self.number, self.orders = number, f"{{number}}.orders"
         os.mkfifo(self.orders)
         self.held = os.open(self.orders, os.O_RDWR | os.O_NONBLOCK)
         given = dict(json.loads({given!r}), orders=self.orders, started=f"{{number}}.started", files=[self.orders], folder=agent)
+        given["agent"].update(settings)
         code = compile(open({start!r}).read(), "start", "exec")
         self.thread = threading.Thread(target=exec, args=(code, {{"GIVEN": json.dumps(given)}}))
         self.thread.start()
@@ -206,3 +207,16 @@ def test_a_window_that_nobody_has_waited_for_in_the_step_is_not_written(printed:
     print(*has_left(), len(os.listdir("torch")))
     """
     assert printed(_EVALUATION.format(whole=2) + textwrap.dedent(script)) == "2 failed [] 0\n"
+
+
+def test_the_file_that_workers_wait_for_is_closed_where_no_window_came(printed: Printed) -> None:
+    script = """
+    os.mkdir("ready")
+    opened = len(os.listdir("/proc/self/fd"))
+    attach = Attach(sampling={"sampler": os.getpid(), "requests": "requests", "ready": "ready", "source": False})
+    attach.until(lambda report: report.get("waited"))
+    announced = os.listdir("ready")
+    attach.leave()
+    print(len(announced), os.listdir("ready"), len(os.listdir("/proc/self/fd")) - opened)
+    """
+    assert printed(script) == "1 [] 0\n"

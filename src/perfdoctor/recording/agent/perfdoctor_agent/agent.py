@@ -654,7 +654,7 @@ class Agent:
         with contextlib.suppress(Exception):
             self.report.note(FAILED + why)
             self.report.write(state="failed")
-            self.sampling.end()
+            self.sampling.leave()
             self.modules.switch_off()
             if self.ranges is not None:
                 self.ranges.remove()

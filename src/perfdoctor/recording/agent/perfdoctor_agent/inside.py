@@ -62,6 +62,7 @@ class InsideAgent(Agent):
         if self in agents:
             agents.remove(self)
         self.is_done = True
+        self.sampling.leave()
         left, self._left = self._left, lambda: None
         if os.getpid() == self.pid:
             self.report.write(ended=True)

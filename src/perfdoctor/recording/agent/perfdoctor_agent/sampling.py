@@ -70,6 +70,7 @@ class Sampling:
         """Close the window in a fork: it is the parent's, and so are its locks."""
         if self._window >= 0:
             os.close(self._window)
+            self._window = -1
 
     def begin(self, step_ns: int, processes: int) -> None:
         """Begin in the step of warm-up. `step_ns`: of a step, 0 if unknown; `processes`: how many ask for it here."""
@@ -99,8 +100,16 @@ class Sampling:
             self.is_on = False
             self._forbid()
 
+    def leave(self) -> None:
+        """End the sampling also where no step was recorded: workers that wait for one wait no more."""
+        self.end()
+        self._close_window()
+
     def _forbid(self) -> None:
         permit(0)
+        self._close_window()
+
+    def _close_window(self) -> None:
         if self._window >= 0:
             with contextlib.suppress(OSError):
                 os.unlink(self._window_of(os.getpid()))
