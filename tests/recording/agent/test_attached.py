@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from warm_torch import ALL_AT_ONE, Program
 
+from perfdoctor.recording.attaching import attachment
 from perfdoctor.recording.tools import torch_profiler
 from perfdoctor.recording.tools.torch_profiler import PassSettings, StepWindow
 
@@ -93,7 +94,8 @@ def printed(tmp_path: Path) -> Printed:
                     PassSettings("torch", tmp_path / "torch", "cpu"), StepWindow(steps=4, skip=3), reports=tmp_path / "agents"
                 ),
                 "marked": False,
-            }
+            },
+            "source": attachment.source_of(torch_profiler.AGENT),
         }  # fmt: skip
         agent = torch_profiler.AGENT
         program = _PROGRAM.format(agent=str(agent), start=str(agent / "attached_start.py"), given=json.dumps(given))
@@ -220,3 +222,41 @@ def test_the_file_that_workers_wait_for_is_closed_where_no_window_came(printed: 
     print(len(announced), os.listdir("ready"), len(os.listdir("/proc/self/fd")) - opened)
     """
     assert printed(script) == "1 [] 0\n"
+
+
+def test_the_agents_modules_that_stayed_are_taken_again_whatever_folder_they_came_from(printed: Printed) -> None:
+    script = """
+    import gc, shutil
+    gc.disable()
+    for number in range(2):
+        shutil.copytree({agent!r}, f"agent{number}")
+        attach = Attach(number, os.path.abspath(f"agent{number}"))
+        attach.until(lambda report: report.get("waited"))
+        attach.leave()
+        shutil.rmtree(f"agent{number}")
+        print(attach.report()["state"], attach.report()["notes"])
+    sys.modules["perfdoctor_agent"].perfdoctor_source = "older"
+    attach = Attach(2)
+    attach.leave()
+    print(attach.report()["notes"][0].split(":")[-1])
+    """
+    taken = "watching []\n" * 2
+    script = script.replace("{agent!r}", repr(str(torch_profiler.AGENT)))
+    assert printed(script) == taken + " another version of it has been in this process\n"
+
+
+def test_a_process_that_was_forked_during_an_attach_can_be_attached_to(printed: Printed) -> None:
+    script = """
+    attach = Attach()
+    attach.until(lambda report: report.get("waited"))
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        attach.leave()
+    else:
+        attach = Attach(1)
+        attach.until(lambda report: report.get("waited") or report["state"] == "failed")
+        print(attach.report()["notes"], flush=True)
+        os._exit(0)
+    """
+    assert printed(script) == "[]\n"

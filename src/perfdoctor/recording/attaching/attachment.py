@@ -9,6 +9,7 @@ gone, and with it whoever reads this, no agent begins any more, and those that h
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -95,6 +96,7 @@ class Attachment:
         self.files = Path(tempfile.mkdtemp(prefix="perfdoctor-attach-"))
         self._code = torch_profiler.AGENT
         self._first_waited = self._asked = -math.inf
+        self._source = source_of(self._code)
 
     # --- begin ---
 
@@ -108,7 +110,7 @@ class Attachment:
         made_for_it = [str(each) for each in (orders, started, start, start.with_suffix(interpreter_calls.WORDS))]
         given = {
             "agent": self.settings, "orders": str(orders), "started": str(started), "folder": str(self._code),
-            "files": made_for_it,
+            "files": made_for_it, "source": self._source,
         }  # fmt: skip
         start.write_text(_start_text(self._code / _START, json.dumps(given)), "utf-8")
         interpreter_calls.prepare(target, start)
@@ -240,3 +242,9 @@ def _start_text(start: Path, given: str) -> str:
     """The file that the words name: the settings, and the agent's own beginning."""
     code = f"exec(compile(file.read(), file.name, 'exec'), {{'GIVEN': {given!r}}})"
     return f"with open({str(start)!r}) as file:\n    {code}\n"
+
+
+def source_of(agent: Path) -> str:
+    """A hash of the agent's code: the same for the same version, in whatever folder a copy of it lies."""
+    files = sorted((path.relative_to(agent).as_posix(), path.read_bytes()) for path in agent.rglob("*.py"))
+    return hashlib.sha256(repr(files).encode()).hexdigest()

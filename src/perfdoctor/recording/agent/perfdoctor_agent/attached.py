@@ -120,6 +120,8 @@ def attach(given: Any) -> None:
         if torch is None:
             return
         settings = given["agent"]
+        # Of another process is what was there when this one was forked: it does nothing here.
+        inside.agents[:] = [each for each in inside.agents if each.pid == os.getpid()]
         if inside.agents or "PERFDOCTOR_AGENT" in os.environ:
             raise RuntimeError("another recording of perfdoctor is in this process")
         agent = AttachedAgent(torch, settings)
