@@ -39,7 +39,7 @@ def hooks():
     ]
 
 class Attach:
-    def __init__(self, number=0, agent={agent!r}, **settings):
+    def __init__(self, number=0, agent={agent!r}, is_awaited=True, **settings):
         self.number, self.orders = number, f"{{number}}.orders"
         os.mkfifo(self.orders)
         self.held = os.open(self.orders, os.O_RDWR | os.O_NONBLOCK)
@@ -47,6 +47,8 @@ class Attach:
         given["agent"].update(settings)
         code = compile(open({start!r}).read(), "start", "exec")
         self.thread = threading.Thread(target=exec, args=(code, {{"GIVEN": json.dumps(given)}}))
+        if not is_awaited:
+            os.close(self.held)
         self.thread.start()
 
     def report(self):
@@ -229,6 +231,8 @@ def test_the_agents_modules_that_stayed_are_taken_again_whatever_folder_they_cam
     import gc, shutil
     gc.disable()
     for number in range(2):
+        shutil.rmtree("agents")
+        os.mkdir("agents")
         shutil.copytree({agent!r}, f"agent{number}")
         attach = Attach(number, os.path.abspath(f"agent{number}"))
         attach.until(lambda report: report.get("waited"))
@@ -260,3 +264,12 @@ def test_a_process_that_was_forked_during_an_attach_can_be_attached_to(printed: 
         os._exit(0)
     """
     assert printed(script) == "[]\n"
+
+
+def test_an_agent_that_comes_when_nobody_waits_any_more_leaves(printed: Printed) -> None:
+    script = """
+    attach = Attach(is_awaited=False)
+    attach.thread.join(20)
+    print(attach.report()["ended"], hooks() == before)
+    """
+    assert printed(script) == "True True\n"

@@ -153,7 +153,11 @@ def _order(orders: int) -> bytes | None:
     """What was ordered meanwhile: None for nothing, b"" for the end."""
     poll = select.poll()  # `select.select` knows no file beyond the 1,024th of the program
     poll.register(orders, select.POLLIN)
-    return os.read(orders, _LONGEST_ORDER) if poll.poll(_LOOK_EVERY_S * 1e3) else None
+    poll.poll(_LOOK_EVERY_S * 1e3)
+    try:
+        return os.read(orders, _LONGEST_ORDER)  # also where nobody was there from the start, which no poll reports
+    except BlockingIOError:
+        return None
 
 
 def _obey(agent: AttachedAgent, orders: int) -> None:

@@ -9,8 +9,8 @@ the profiler holds lies in what they left, and the next ones no longer fit there
 The ranks of a job end it with the same step, as far as they share a file system: the first that has enough writes into
 a file which step is to be the last. Ranks that wait for each other in each step are at most one apart.
 
-Where a step does not end, as an evaluation runs in it, the window is over in the middle of that step. What counts is how
-long steps usually are: a training whose steps take a minute is recorded like any other.
+Where a step does not end, as an evaluation runs in it, the window is over in the middle of that step. What counts is
+how long steps usually are: a training whose steps take a minute is recorded like any other.
 """
 
 from __future__ import annotations
