@@ -77,6 +77,7 @@ def test_ranks_whose_steps_are_long_record_the_fewest(tmp_path: Path) -> None:
         (0.05, 2, 200, True),
         (0.05, 2, 20, False),
         (0.05, 0.5, 200, False),
+        (0.4, 1.6, 200, False),  # recording alone makes a step of small ops four times as long
         (60, 170, 2000, False),  # steps that are long by themselves
         (60, 1100, 0, False),
         (60, 1300, 0, True),

@@ -27,7 +27,7 @@ _MOST_RESIDENT_BYTES = 256 << 20
 #: A step that has lasted so many times a usual one, and so long at least, is none of the usual ones.
 _OVERDUE, _OVERDUE_NS = 20, 30_000_000_000
 #: Or so many times, where the process has grown by so much meanwhile: the program waits while as much is written.
-_FILLING, _FILLING_NS, _MOST_OPEN_BYTES = 3, 1_000_000_000, 64 << 20
+_FILLING, _FILLING_NS, _MOST_OPEN_BYTES = 10, 1_000_000_000, 64 << 20
 #: What a step may take where no length is known: 120 s are not too long then.
 _UNKNOWN_STEP_NS = 6_000_000_000
 #: A rank may be one step behind another, and read the file before it is written.
