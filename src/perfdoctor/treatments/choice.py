@@ -128,7 +128,7 @@ class Arm(Struct, frozen=True):
         return self.treatment.name
 
     def of_ranks(self, ranks: int) -> Arm:
-        """The same where the program turned out to have so many ranks on this machine, which share its cores."""
+        """Return the arm for a program that turned out to have so many ranks on this machine, which share its cores."""
         known = self.values
         if known.get("ranks", ranks) >= ranks:
             return self

@@ -166,16 +166,17 @@ def _way(target: Target) -> Iterator[tuple[str, str]]:
                 "sys.remote_exec is switched off there",
                 f"Start it without {_SWITCHED_OFF[0]} and -X {_SWITCHED_OFF[1]}.",
             )
-    elif debugger.find() is None and (version := debugger.too_old_one()):
-        yield (
-            f"gdb {version} cannot call functions on this processor (AMX)",
-            "Install gdb 14 or newer, and name it by PERFDOCTOR_GDB.",
-        )
     elif debugger.find() is None:
-        yield (
-            f"neither gdb nor lldb is here, and Python {'.'.join(map(str, target.python))} needs one of them",
-            "Install one: apt install gdb, or set PERFDOCTOR_GDB. Python 3.14 and newer needs none.",
-        )
+        if version := debugger.too_old_one():
+            yield (
+                f"gdb {version} cannot call functions on this processor (AMX)",
+                "Install gdb 14 or newer, and name it by PERFDOCTOR_GDB.",
+            )
+        else:
+            yield (
+                f"neither gdb nor lldb is here, and Python {'.'.join(map(str, target.python))} needs one of them",
+                "Install one: apt install gdb, or set PERFDOCTOR_GDB. Python 3.14 and newer needs none.",
+            )
     elif not interpreter(target.pid, image.files(image.maps(target.pid)), PENDING_CALL):
         error = without_symbols(target)
         yield error.what, error.do

@@ -177,7 +177,7 @@ class LightSteps:
         `otherwise`. An error of ours goes to `failed`.
         """
         compiler = self.torch.compiler
-        # The quicker one of torch 2.3 and newer: both are known to the compiler.
+        # The quicker one, where torch has it: the compiler knows both.
         return self._in_step.hook(getattr(compiler, "is_dynamo_compiling", compiler.is_compiling), otherwise, failed)
 
     def alone(self, optimizer: Any) -> None:
