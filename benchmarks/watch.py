@@ -317,9 +317,11 @@ def planted(given: argparse.Namespace) -> Iterator[str]:
         if given.only and given.only not in name:
             continue
         found, first, named, after, recorded, findings = 0, 0, 0, [], 0, []
-        for _ in range(given.repeats):
+        for number in range(1, given.repeats + 1):
             with tempfile.TemporaryDirectory() as folder:
                 known = _watched(Path(folder), what, step_ms, ranks, workers, _STEPS)
+            seen = [f"{each.kind} ({each.cause}) at {each.seen_at}" for each in known.anomalies]
+            print(f"{name} {number}: {', '.join(seen)}", file=sys.stderr, flush=True)  # takes an hour and a half
             late = [each for each in known.anomalies if each.seen_at >= _AT - 25]
             hits = [each for each in late if each.kind in kinds]
             found += bool(hits)

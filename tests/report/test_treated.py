@@ -69,6 +69,18 @@ def test_every_report_has_the_verdict_the_numbers_and_the_lines_to_paste(name):
 
 
 @pytest.mark.parametrize("name", REPORTS)
+def test_too_few_pairs_have_no_interval_and_amplified_roundings_are_shown_beside_the_control(name):
+    rounded = LossDifference("rounding", "", 20, 0.08, 0.0, 0.02)
+    row = TriedFix("a", "A", "", "not decided", measured=ShareRange(None, 0.45, None), pairs=2, loss=rounded)
+    text = REPORTS[name](result(rows=[row], together=None)).replace("\xa0", " ").replace("\\", "").replace("\u2060", "")
+    text = " ".join(text.split())
+    assert "45 % (no interval yet)" in text
+    assert "∞" not in text
+    assert "8e-02" in text
+    assert "2e-02" in text
+
+
+@pytest.mark.parametrize("name", REPORTS)
 def test_text_of_a_program_is_shown_and_does_nothing(name):
     text = REPORTS[name](result())
     assert "<img" not in text or name == "terminal"

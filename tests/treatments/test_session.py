@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec.structs import replace
 from treatments.sessions import LOSSES, FakeRuns, arm, session, verdicts
@@ -171,8 +173,39 @@ def test_a_run_that_the_budget_ends_has_not_failed():
     made = Session(runs, [arm("slow"), arm("other")], budget_s=50, cores=2, clock=lambda: runs.clock_s)
     made.go()
     assert {row.verdict for row in made.result().rows} == {"not decided"}
-    assert {row.why for row in made.result().rows} == {"the budget was spent"}
+    assert {row.why.partition(";")[0] for row in made.result().rows} == {"the budget was spent after 0 pairs"}
     assert runs.clock_s <= 50 + 15
+
+
+@pytest.mark.parametrize("names", [["good"], ["good", "idle"]])
+@pytest.mark.parametrize(("noise", "commands"), [(0.02, 1), (0.08, 4)])  # of one or two pairs the spread is not known
+def test_the_budget_that_an_undecided_treatment_asks_for_decides_it(noise, commands, names):
+    decided = 0
+    for seed in range(20):
+        budget_s = 40
+        for _ in range(commands + 1):
+            factors = {"good": 0.6, "idle": 1.0}
+            made, _ = session({name: factors[name] for name in names}, budget_s=budget_s, noise=noise, seed=seed)
+            row = next(row for row in made.result().rows if row.fix == "good")
+            if row.verdict == "keep":
+                break
+            found = re.fullmatch(
+                r"the budget was spent after \d pairs?; (about|at least) (\d+) are needed: --budget (\d+)s", row.why
+            )
+            assert (row.verdict, found[1]) == ("not decided", "about" if row.pairs > 1 else "at least")
+            assert int(found[2]) > row.pairs
+            assert int(found[3]) > budget_s
+            budget_s = int(found[3])
+        decided += row.verdict == "keep"
+        assert budget_s > 40
+    assert decided >= 19
+
+
+def test_pairs_that_differ_too_much_are_not_said_to_need_more_budget():
+    made, _ = session({"wild": 0.9}, noise=0.6, budget_s=120)
+    row = made.result().rows[0]
+    assert (row.verdict, "--budget" in row.why) == ("not decided", False)
+    assert "differ by more than it changes" in row.why
 
 
 def test_where_no_control_was_made_rounding_is_not_called_other_numbers():

@@ -47,11 +47,16 @@ def level(treatments: int) -> float:
 
 def change(log_ratios: Sequence[float], alpha: float) -> Change | None:
     """The change by these pairs; None with fewer than two. Ends may be infinite."""
+    return change_of_more(log_ratios, len(log_ratios), alpha)
+
+
+def change_of_more(log_ratios: Sequence[float], pairs: int, alpha: float) -> Change | None:
+    """The change that so many pairs would show, if they are as these; None with fewer than two of these."""
     values = np.asarray(log_ratios, np.float64)
     if values.size < 2:
         return None
-    middle, reach = float(values.mean()), _reach(values.size, float(values.std(ddof=1)), alpha)
-    return Change(math.expm1(middle - reach), math.expm1(middle), _grown(middle + reach), values.size)
+    middle, reach = float(values.mean()), _reach(pairs, float(values.std(ddof=1)), alpha)
+    return Change(math.expm1(middle - reach), math.expm1(middle), _grown(middle + reach), pairs)
 
 
 def _reach(n: int, spread: float, alpha: float) -> float:

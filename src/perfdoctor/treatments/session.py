@@ -60,6 +60,7 @@ _TREATED_EACH = 4
 #: Of the budget is left for the best fixes together.
 _TOGETHER = 0.25
 _NOTHING = "the program has nothing that it changes"
+_SPENT = "the budget was spent"
 
 
 class Runs(Protocol):
@@ -151,7 +152,7 @@ class Session:
         self.scouted: TrialReport | None = None
         self.longest_s = 0.0
         self.is_interrupted = False
-        self.why_ended = "the budget was spent"
+        self.why_ended = _SPENT
         self.left_out: dict[str, str] = {}
         self.notes: list[str] = []
         self.is_begun = False
@@ -413,16 +414,10 @@ class Session:
     def _decide(self, case: _Case) -> None:
         """Set the verdict as soon as the pairs so far are enough for one."""
         case.change = evidence.change(case.ratios, self.alpha)
-        if case.verdict is not None or case.change is None or case.change.pairs < _FEWEST:
-            return
-        if case.change.high < 0:
-            case.verdict = "keep"
-        elif case.change.low > 0:
-            case.verdict = "slower"
-        elif case.change.low > -MATTERS and (case.change.likely <= MATTERS or case.change.pairs >= _MOST):
-            case.verdict = "no effect"  # what seems to be slower goes on until that is certain
-        elif case.change.pairs >= _MOST:
-            case.verdict = "not decided"
+        if case.verdict is None and case.change is not None:
+            case.verdict = _verdict(case.change)
+            if case.verdict == "not decided":
+                case.why = f"{case.change.pairs} pairs differ by more than it changes"
 
     def _judge_losses(self) -> None:
         """Make the control where losses differ that should not."""
@@ -465,6 +460,9 @@ class Session:
         return losses.not_finite_from([each.losses for each in self.untreated], [each.losses for each in case.reports])
 
     def _conclude(self) -> None:
+        tried = [case for case in self.cases if case.verdict not in ("nothing to change", "failed")]
+        undecided = max(sum(case.verdict is None for case in tried), 1)
+        reserve = _TOGETHER if len(tried) > 1 else 0.0
         for case in self.waiting:
             self.left_out[case.names[0]] = "the budget has no room for it: --budget, or --fix"
             self.cases.remove(case)
@@ -473,9 +471,36 @@ class Session:
             case.change = evidence.change(case.ratios, self.alpha)
             if case.verdict is None:
                 case.verdict = "not decided" if not case.failures or case.ratios else "failed"
-                case.why = case.why or (case.failures[-1] if case.failures else self.why_ended)
+                why = case.failures[-1] if case.failures else self._why_undecided(case, undecided, reserve)
+                case.why = case.why or why
             if case.verdict in ("keep", "not decided", "no effect") and case.reports:
                 self._judge_numbers(case)
+
+    def _why_undecided(self, case: _Case, undecided: int, reserve: float) -> str:
+        """Why the trials ended, and which budget would decide a case if its further pairs were as those so far, in
+        rounds of all that are undecided; `reserve`: the share of it that is left for the best fixes together.
+        """
+        made = len(case.ratios)
+        if self.why_ended != _SPENT:
+            return self.why_ended
+        why, wanted = f"{_SPENT} after {made} pair{'' if made == 1 else 's'}", self._pairs_wanted(case)
+        if wanted is None:
+            return f"{why}, which differ by more than it changes"
+        rounds_s = (wanted - made) * (undecided + self._copies(undecided)) * self._expected_s()
+        budget_s = (self.clock() - self.begun + rounds_s) / (1 - reserve) + self.longest_s
+        tens = math.ceil(max(budget_s, self.budget_s + 1) / 10)
+        return f"{why}; {'about' if made > 1 else 'at least'} {wanted} are needed: --budget {tens * 10}s"
+
+    def _pairs_wanted(self, case: _Case) -> int | None:
+        """How many pairs as those so far would decide a case; None: the most that are made would not."""
+        made = len(case.ratios)
+        if made < 2:
+            return _FEWEST
+        for pairs in range(max(made + 1, _FEWEST), _MOST + 1):
+            expected = evidence.change_of_more(case.ratios, pairs, self.alpha)
+            if expected is not None and _verdict(expected) not in (None, "not decided"):
+                return pairs
+        return None
 
     def _judge_numbers(self, case: _Case) -> None:
         is_declared = any(each.treatment.changes_numerics for each in case.arms)
@@ -568,6 +593,19 @@ class Session:
         if not case.reports or not self.untreated:
             return 0.0
         return float(np.median([once(e) for e in case.reports]) - np.median([once(e) for e in self.untreated]))
+
+
+def _verdict(change: Change) -> TrialVerdict | None:
+    """What these pairs are enough for; None: more of them are needed."""
+    if change.pairs < _FEWEST:
+        return None
+    if change.high < 0:
+        return "keep"
+    if change.low > 0:
+        return "slower"
+    if change.low > -MATTERS and (change.likely <= MATTERS or change.pairs >= _MOST):
+        return "no effect"  # what seems to be slower goes on until that is certain
+    return "not decided" if change.pairs >= _MOST else None
 
 
 def _saved(change: Change | None) -> ShareRange | None:

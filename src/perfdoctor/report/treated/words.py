@@ -15,6 +15,8 @@ _SAME = {
     "equal": "equal", "rounding": "rounding", "not judged": "not judged", "unknown": "–",
     "another training": "another training",
 }  # fmt: skip
+#: Relative differences of losses that are this large are no single roundings; that the control has them, too, is said.
+_AMPLIFIED = 1e-4
 #: Memory that differs by less is the same: runs of one program do.
 _SAME_MEMORY = 0.05
 #: Cores: what other programs use is said from here on.
@@ -70,6 +72,8 @@ def saving(saved: ShareRange | None) -> str:
     """A share that is saved, with its interval."""
     if saved is None:
         return "–"
+    if saved.low is None and saved.high is None:
+        return f"{saved.likely * 100:.0f} % (no interval yet)".replace("-", "−")
     return f"{saved.likely * 100:.0f} % ({between(saved)})".replace("-", "−")
 
 
@@ -94,6 +98,8 @@ def loss(found: LossDifference) -> str:
     same = _SAME.get(found.verdict, "")
     if found.verdict == "rounding":
         same += f", {found.largest:.0e}"
+        if found.largest >= _AMPLIFIED and found.carried is not None:
+            same += f" (control {found.carried:.0e})"
     if found.verdict == "differs":
         same = f"differs by {found.largest:.0e}"
     if found.parameters is not None:
