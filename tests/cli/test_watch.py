@@ -14,10 +14,14 @@ from pathlib import Path
 
 import pytest
 from folders import ROOT
+from typer.testing import CliRunner
 from warm_torch import ALL_AT_ONE, warm_python
 
 from perfdoctor.cli import outside_options
+from perfdoctor.cli.main import app
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.system import remote
+from perfdoctor.watching import document
 
 #: Its loader makes each batch in the training process, and sleeps for half of a step.
 TRAINING = """
@@ -168,6 +172,37 @@ def test_what_is_not_watched_is_an_error_of_two_lines(tmp_path: Path, words: tup
     done = asked(tmp_path, *words)
     assert done.returncode in (1, 2)
     assert len(done.stderr.splitlines()) == 2, done.stderr
+
+
+def node(first: int, wait_share: float) -> bytes:
+    now = time.time_ns()
+    ranks = tuple(
+        document.RankNow(rank, 100 + rank, 500, 50_000_000, wait_share, 0.3, 1 << 30, 1 << 30, now, ended=False)
+        for rank in range(first, first + 2)
+    )
+    return document.encoded(document.WatchDocument(1, "running", now, now, step_ns=50_000_000, ranks=ranks))
+
+
+@pytest.mark.parametrize("place", ["memory://bucket/job-17", "file://"])
+def test_what_all_nodes_have_left_in_one_place_names_the_rank_that_keeps_them_waiting(tmp_path: Path, place: str) -> None:
+    pytest.importorskip("fsspec")
+    where = place if place != "file://" else (tmp_path / "job-17").as_uri()
+    for first, share in ((0, 0.02), (2, 0.4), (4, 0.02)):
+        remote.write(where, f"watch-rank{first}.json", node(first, share))
+    done = CliRunner().invoke(app, ["status", where])
+    assert done.exit_code == 0, done.output
+    first, *others = done.stdout.splitlines()
+    assert "rank 2" in first
+    assert "input" in first or "batch" in first
+    assert sum(line.startswith("node of rank") for line in others) == 3
+
+
+def test_a_place_elsewhere_that_nobody_has_written_to_is_an_error_of_two_lines() -> None:
+    pytest.importorskip("fsspec")
+    done = CliRunner().invoke(app, ["status", "memory://bucket/nothing"])
+    assert done.exit_code == 1
+    assert "memory://bucket/nothing holds no watch-rank*.json" in done.stderr
+    assert len(done.stderr.splitlines()) == 2
 
 
 def test_a_folder_of_summaries_that_nothing_can_write_to_is_said_before_the_start(monkeypatch) -> None:

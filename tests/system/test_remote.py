@@ -186,6 +186,16 @@ def test_a_recorded_run_is_a_folder_here_too_and_its_report_is_written_where_one
     assert not folder.exists()
 
 
+def test_small_files_in_a_bucket_are_read_as_they_are_now_and_not_kept(bucket: object, cache: Path) -> None:
+    for content in (b"first", b"later"):
+        for rank in (0, 8):
+            remote.write("s3://job/shared", f"watch-rank{rank}.json", content + b"%d" % rank)
+        found = remote.read_all("s3://job/shared/watch-rank*.json")
+        assert found == {"watch-rank0.json": content + b"0", "watch-rank8.json": content + b"8"}
+    assert not cache.exists()
+    assert remote.read_all("s3://job/nothing/watch-rank*.json") == {}
+
+
 def test_progress_counts_bytes(bucket: object) -> None:
     said: list[str] = []
     with remote.at_hand(["s3://job/traces"], said.append):

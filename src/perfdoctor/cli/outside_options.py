@@ -69,7 +69,7 @@ def needs_remote(option: str, folder: str) -> None:
     """Raises PerfdoctorError where the folder is s3:// or the like, and what writes there is not installed."""
     from perfdoctor.system import remote
 
-    if remote.is_url(folder) and not folder.startswith("file://"):
+    if remote.is_url(remote.local(folder)):
         _needs("fsspec", option, "pip install 'perfdoctor[remote]'")
 
 

@@ -16,6 +16,8 @@ from perfdoctor.errors import PerfdoctorError, UsageError
 _POLL_S = 0.3
 #: watch.json is written every five seconds: an older one of a run that has not ended is nobody's any more.
 _STALE_NS = 60_000_000_000
+#: What several machines leave in one folder.
+_OF_NODES = "watch-rank*.json"
 _TRAINING = "Name the run folder of perfdoctor watch or run --keep-going, or the number of one of its processes."
 
 
@@ -23,17 +25,30 @@ def status(
     *,
     given: Annotated[
         str,
-        typer.Argument(metavar="DIR|PID", help="A run under watch, or a folder that several write --summaries to."),
+        typer.Argument(
+            metavar="DIR|PID",
+            help="A run under watch, or where several leave --summaries: a folder, or s3:// and the like.",
+        ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print watch.json itself.")] = False,
 ) -> None:
     """Print what is known of a training that runs."""
     from perfdoctor.report.words import watched
+    from perfdoctor.system import remote
     from perfdoctor.watching import document
 
-    folder = run_of(given)
-    several = [] if (folder / document.FILE).exists() else sorted(folder.glob("watch-rank*.json"))
-    every = [document.read(folder, file.name) for file in several or [folder / document.FILE]]
+    given = remote.local(given)
+    if remote.is_url(given):
+        several = remote.read_all(f"{given.rstrip('/')}/{_OF_NODES}")
+        every = [document.decoded(content) for content in several.values()]
+        if not every:
+            raise PerfdoctorError(
+                f"{remote.shown(given)} holds no {_OF_NODES}", do="perfdoctor watch --summaries leaves them there."
+            )
+    else:
+        folder = run_of(given)
+        several = [] if (folder / document.FILE).exists() else sorted(folder.glob(_OF_NODES))
+        every = [document.read(folder, file.name) for file in several or [folder / document.FILE]]
     slowest = document.behind(every) if several else None
     if slowest is not None and not as_json:
         say.line(watched.anomaly(slowest))

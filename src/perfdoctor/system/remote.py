@@ -70,6 +70,11 @@ def is_url(text: str) -> bool:
     return _URL.match(text) is not None
 
 
+def local(text: str) -> str:
+    """The path of a file:// address; any other text as it is."""
+    return url2pathname(urlsplit(text).path) if text.startswith("file://") else text
+
+
 def is_view(path: Path) -> bool:
     """Does `path` lie in a folder of fetched files, into which nothing is written?"""
     return any(parent.name.startswith(_VIEW) for parent in path.parents)
@@ -131,8 +136,7 @@ class _Listed(Struct, frozen=True):
 
 
 def _found(text: str) -> Iterator[Path | _Listed]:
-    if text.startswith("file://"):
-        text = url2pathname(urlsplit(text).path)
+    text = local(text)
     if is_url(text):
         yield _listed(text)
     elif _MAGIC.search(text) and not Path(text).exists():
@@ -294,8 +298,7 @@ def _linked(folder: Path, files: Sequence[RemoteFile], here: Mapping[RemoteFile,
 
 def write(folder: str, name: str, content: bytes) -> None:
     """Write a file into a folder here or at an address, whole or not at all. Raises PerfdoctorError."""
-    if folder.startswith("file://"):
-        folder = url2pathname(urlsplit(folder).path)
+    folder = local(folder)
     if is_url(folder):
         with _explained(folder, "written"):
             system, path = _file_system(folder)
@@ -311,6 +314,15 @@ def write(folder: str, name: str, content: bytes) -> None:
             f"{name} cannot be written into {folder}: {error.strerror}",
             do="Check the folder and the space on its disk.",
         ) from error
+
+
+def read_all(pattern: str) -> dict[str, bytes]:
+    """The files whose addresses match, by name, each as it is now: nothing is kept. Raises PerfdoctorError."""
+    with _explained(pattern):
+        system, path = _file_system(pattern)
+        found = system.glob(path)
+        contents = system.cat(found, on_error="raise") if found else {}  # at once, where the file system can
+        return {PurePosixPath(name).name: content for name, content in sorted(contents.items())}
 
 
 # --- the cache -------------------------------------------------------------------------------------------------------
