@@ -1,9 +1,9 @@
-"""Does `perfdoctor attach` find in a program that was started plainly what `perfdoctor run` finds, and leave no trace?
+"""Do `perfdoctor attach` and a window of `watch` find in a program what `run` finds, and does attach leave no trace?
 
     python benchmarks/attach.py [--rounds 3] [--times 200] [--python PROGRAM …] [--only PART …]
 
-programs: each is recorded by `run`, and, started plainly, attached to: steps, their length, and the first finding of both,
-without the rules that need the steps of the whole run, which nobody sees who comes later. asleep, busy: what becomes of a program
+programs: each is recorded by `run`, by a window of `watch`, and, started plainly, attached to: steps, their length, and the first
+finding of each, without the rules that need the steps of the whole run, which nobody sees who comes later. asleep, busy: what becomes of a program
 whose main thread sleeps, and of one that spends its steps in one call of C. often: one program is attached to so many times in
 a row; its memory, its modules, and what it prints against the same program alone. killed: the debugger is killed at a
 random moment while the program is stopped. pythons: each `--python` with torch is attached to once.
@@ -41,7 +41,7 @@ _BEGUN_S = 60.0
 #: Of each of many attaches.
 _STEPS = 3
 #: It says what else the machine did, and comes first where that is much.
-_RULES = ("--ignore", "busy-machine")
+_OF_MACHINE = "busy-machine"
 
 _COUNTING = """
 import gc, os, signal, sys, threading, torch
@@ -137,7 +137,7 @@ def _perfdoctor(*words: str, folder: Path) -> tuple[int, str, float]:
 def _attached(pid: int, folder: Path, *words: str) -> tuple[dict[str, object] | None, str, float]:
     out = folder / f"attached-{random.randrange(1 << 30)}"
     code, said, seconds = _perfdoctor(
-        "attach", str(pid), "-o", str(out), "--no-save", "--no-html", "--quiet", *_RULES, *words, folder=folder
+        "attach", str(pid), "-o", str(out), "--no-save", "--no-html", "--quiet", *words, folder=folder
     )
     if code:
         return None, said, seconds
@@ -145,10 +145,11 @@ def _attached(pid: int, folder: Path, *words: str) -> tuple[dict[str, object] | 
 
 
 def _facts(diagnosis: dict[str, object] | None) -> str:
-    """Steps, their length, and the first finding that needs no whole run."""
+    """Steps, their length, and the first finding that needs no whole run and is not the machine's."""
     if diagnosis is None:
         return "nothing"
-    findings = [each for each in diagnosis["findings"] if each.get("basis") != "run"]  # type: ignore[attr-defined]
+    every: list[dict[str, object]] = diagnosis["findings"]  # type: ignore[assignment]
+    findings = [each for each in every if each.get("basis") != "run" and each["rule"] != _OF_MACHINE]
     first = findings[0]["rule"] if findings else "none"
     steps = diagnosis["run"]["steps"]  # type: ignore[index]
     return f"{steps['used']} steps of {diagnosis['base_ns'] / 1e6:.2f} ms, first {first}"  # type: ignore[operator]
@@ -170,27 +171,32 @@ def _programs(given: argparse.Namespace, folder: Path) -> Iterator[str]:
     }  # fmt: skip
     for name, (command, few, words) in cases.items():
         for _ in range(given.rounds):
-            out = folder / f"run-{random.randrange(1 << 30)}"
-            _perfdoctor(
-                "run",
-                "-o",
-                str(out),
-                "--no-save",
-                "--no-html",
-                "--quiet",
-                "--no-trial",
-                *_RULES,
-                "--",
-                *command,
-                *few,
-                folder=folder,
-            )
-            by_run = json.loads((out / "diagnosis.json").read_text())
-            with _running([*command, *([_MANY] if few else [])], folder) as (process, _output):
+            with _running([*command, _MANY], folder) as (process, _output):
                 by_attach, said, _ = _attached(process.pid, folder, *words)
-            yield f"{name}: run {_facts(by_run)}; attach {_facts(by_attach)}" + (
-                "" if by_attach else f": {said[-300:]}"
+            yield (
+                f"{name}: run {_facts(_by_run([*command, *few], folder))}; "
+                f"watch {_facts(_by_watch([*command, _MANY], folder))}; attach {_facts(by_attach)}"
+                + ("" if by_attach else f": {said[-300:]}")
             )
+
+
+def _by_run(command: Sequence[str], folder: Path) -> dict[str, object]:
+    out = folder / f"run-{random.randrange(1 << 30)}"
+    words = ["-o", str(out), "--no-save", "--no-html", "--quiet", "--no-trial"]
+    _perfdoctor("run", *words, "--", *command, folder=folder)
+    return json.loads((out / "diagnosis.json").read_text())  # type: ignore[no-any-return]
+
+
+def _by_watch(command: Sequence[str], folder: Path) -> dict[str, object] | None:
+    """The window that is opened to compare others with, some seconds behind the begin."""
+    out = folder / f"watch-{random.randrange(1 << 30)}"
+    words = ["-o", str(out), "--no-save", "--quiet", "--windows", "0", "--first-window", "5"]
+    found = out / "windows" / "1" / "diagnosis.json"
+    begun = time.monotonic()
+    with _running([sys.executable, "-m", "perfdoctor", "watch", *words, "--", *command], folder) as (process, _):
+        while not found.exists() and process.poll() is None and time.monotonic() - begun < _LIMIT_S:
+            time.sleep(0.5)
+    return json.loads(found.read_text()) if found.exists() else None
 
 
 def _asleep(_given: argparse.Namespace, folder: Path) -> Iterator[str]:

@@ -9,8 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from watched_steps import BEGUN_NS, MS, lines, noise, rank_steps
 
+from perfdoctor.recording.inside import report_process
 from perfdoctor.recording.tools.py_spy import PySpy
 from perfdoctor.recording.tools.torch_profiler import StepWindow
 from perfdoctor.report.words import watched as words
@@ -115,6 +117,31 @@ def test_trouble_that_is_found_while_a_window_is_open_gets_one_behind_it(
     is_through = True
     job.go_on(2, ratio=1.1)
     assert job.windows() == ["first", "level"]
+
+
+@pytest.mark.parametrize(("cores", "kinds"), [(2, []), (8, ["level"])])
+def test_where_few_cores_are_there_what_a_diagnosis_takes_of_them_is_no_change_of_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, kinds: list[str]
+) -> None:
+    class Slow(AtOnce):
+        def poll(self, *, has_ended: bool = False) -> bool:
+            if is_through:
+                return super().poll(has_ended=has_ended)
+            before, self.state = self.state, replace(self.state, state="recorded")
+            return self.state != before
+
+    is_through = False
+    monkeypatch.setattr(watcher, "Window", Slow)
+    monkeypatch.setattr(report_process, "worker_count", lambda: cores)
+    job = Job(tmp_path, Policy(first_s=30, windows=0))
+    job.go_on(40)
+    job.go_on(40, ratio=1.1)
+    is_through = True
+    job.go_on(1, ratio=1.1)
+    job.go_on(40)
+    assert [each.kind for each in job.said if isinstance(each, Anomaly)] == kinds
+    job.go_on(40, ratio=1.2)
+    assert [each.kind for each in job.said if isinstance(each, Anomaly)] == [*kinds, "level"], "what stays is found"
 
 
 def test_a_window_that_somebody_else_has_asked_for_is_recorded_first(tmp_path: Path) -> None:

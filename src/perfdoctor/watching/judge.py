@@ -90,16 +90,20 @@ class Judge:
         self._jumped_ns = 0  # when the clock did last
 
     def update(
-        self, ranks: Mapping[int, RankSteps], now_ns: int, throttled: Sequence[Throttled] = ()
+        self, ranks: Mapping[int, RankSteps], now_ns: int, throttled: Sequence[Throttled] = (),
+        ours_ns: tuple[int, int] = (0, 0),
     ) -> list[Anomaly]:  # fmt: skip
-        """What was not known before. `ranks`: by rank; `now_ns`: since 1970."""
+        """What was not known before. `ranks`: by rank; `now_ns`: since 1970.
+
+        `ours_ns`: from when to when, since 1970, a diagnosis of ours took cores that the training may have wanted.
+        """
         if not ranks:
             return []
         first = next(iter(ranks.values()))
         begun = first.process.begun if first.process else 0
         course = self._courses.setdefault((first.path, begun), _Course())
         found = [
-            *self._levels(first, course),
+            *self._levels(first, course, ours_ns),
             *self._period(first, course),
             *self._input(ranks),
             *self._memory(ranks),
@@ -112,11 +116,13 @@ class Judge:
 
     # --- steps that become longer ---
 
-    def _levels(self, rank: RankSteps, course: _Course) -> Iterator[Anomaly]:
+    def _levels(self, rank: RankSteps, course: _Course, ours_ns: tuple[int, int]) -> Iterator[Anomaly]:
         new, course.judged = rank.stretches[course.judged - rank.dropped :], rank.dropped + len(rank.stretches)
         for each in new:
             if each.recorded:
                 course.was_recorded = True
+                continue
+            if each.end > ours_ns[0] and each.end - each.sum < ours_ns[1]:
                 continue
             if not course.is_comparable(each):
                 continue

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from perfdoctor.recording.inside.report_process import is_noticed
 from perfdoctor.recording.launch import processes
 from perfdoctor.recording.tools.py_spy import PySpy
 from perfdoctor.recording.tools.torch_profiler import StepWindow
@@ -44,6 +45,7 @@ _DUE_NS = 300_000_000_000
 #: minutes; ranks that wait for each other at the start wait for half an hour, and say nothing.
 _FIRST_STEP = 5
 _NS = 1_000_000_000
+_NOT_YET = 1 << 63
 
 
 class Policy(Struct, frozen=True):
@@ -87,6 +89,7 @@ class Watcher:
         self._opened: list[int] = []  # when, for an anomaly
         self._recorded: set[tuple[str, int | None]] = set()
         self._due: list[tuple[int, Anomaly]] = []  # when it was found, of what no window was opened for
+        self._ours_ns = (0, 0)  # when the last window was diagnosed, at the cost of the training
         self._has_first = not policy.first_s
         self._has_no_step = False  # and it was said
         self.trouble = ""
@@ -98,7 +101,9 @@ class Watcher:
         """Read on, judge, go on with a window, and write what is known."""
         now = self._now()
         self._read()
-        found = self._judge.update(self.ranks, now, self._gpus.throttled()) if not has_ended else []
+        found: list[Anomaly] = []
+        if not has_ended:
+            found = self._judge.update(self.ranks, now, self._gpus.throttled(), self._ours_ns)
         if not has_ended:
             found += self._no_first_step(now)
             if not (self._judge.hangs_since or self._has_no_step):
@@ -243,6 +248,11 @@ class Watcher:
             return
         if self._window.poll(has_ended=has_ended):
             self._note(self._window.state)
+            since_ns, until_ns = self._ours_ns
+            if self._window.state.state == "recorded" and is_noticed():
+                self._ours_ns = (self.now_ns(), _NOT_YET)
+            elif until_ns == _NOT_YET:
+                self._ours_ns = (since_ns, self.now_ns())
         if self._window.is_over:
             self._window = None
 

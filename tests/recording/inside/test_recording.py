@@ -390,6 +390,7 @@ def test_weights_and_biases_gets_a_run_of_its_own_while_that_of_the_training_goe
         PYTHON: str(python),
         "WANDB_RUN_ID": "12",
         "WANDB_RESUME": "must",
+        "WANDB_SWEEP_ID": "7",
         "WANDB_PROJECT": "a",
     }.items():
         monkeypatch.setenv(name, value)

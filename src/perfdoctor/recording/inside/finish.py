@@ -19,13 +19,14 @@ from pathlib import Path
 from msgspec import to_builtins
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.recording.inside import report_process
 from perfdoctor.recording.launch.program_run import Ended
 from perfdoctor.recording.outcome import outcome
 from perfdoctor.recording.record import kept_traces, of_rank
 from perfdoctor.recording.tools.torch_profiler import StepWindow
 from perfdoctor.system import tool_process
 from perfdoctor.system.checkout import checkout
-from perfdoctor.system.processors import JOBS, worker_count
+from perfdoctor.system.processors import JOBS
 from perfdoctor.system.project import project_of
 from perfdoctor.system.run_folder import RunFolder
 
@@ -36,8 +37,6 @@ _LOOK_EVERY_S = 0.2
 _NICER = 10
 #: Whatever hangs is ended so much later than the limit.
 _ALARM_GRACE_S = 4
-#: The training goes on meanwhile.
-_SHARE_OF_CORES = 1 / 8
 #: Of the time limit: traces of many ranks take longer to compress than to read.
 _COMPRESSING_SHARE = 1 / 5
 
@@ -122,7 +121,7 @@ def _analyse(folder: Path, until: float, log: Sequence[str]) -> None:
     words = [str(folder), "--html", str(folder / "report.html"), "--json", str(folder / "diagnosis.json"), "--quiet"]
     code, output, _ = tool_process.run(
         [*tool_process.own_command("perfdoctor.cli.main"), "analyze", *words, *(f"--log={each}" for each in log)],
-        environment={**os.environ, JOBS: str(max(1, int(worker_count() * _SHARE_OF_CORES)))},
+        environment={**os.environ, JOBS: str(report_process.cores())},
         timeout_s=max(until - time.monotonic(), 0.1),
         not_started=later,
         too_slow=PerfdoctorError("it took longer than its time limit", do=later),

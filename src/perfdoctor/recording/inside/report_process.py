@@ -14,14 +14,30 @@ from pathlib import Path
 from perfdoctor.recording.inside.notices import say, warn
 from perfdoctor.system import tool_process
 from perfdoctor.system.paths import text_of
+from perfdoctor.system.processors import worker_count
 
 #: A Python in which `perfdoctor analyze` runs, where the one of the training lacks what it needs.
 PYTHON = "PERFDOCTOR_PYTHON"
 #: It ends itself after its limit, and is ended so much later.
 _GRACE_S = 5.0
 #: Of the training's Python alone: its warnings may be errors there, and its run at Weights & Biases goes on, into which
-#: no other process may write.
-_NOT_ITS_OWN = ("PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONWARNINGS", "WANDB_RUN_ID", "WANDB_RESUME")
+#: no other process may write. A report is no trial of a sweep either.
+_NOT_ITS_OWN = (
+    "PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONWARNINGS",
+    "WANDB_RUN_ID", "WANDB_RESUME", "WANDB_SWEEP_ID", "WANDB_SWEEP_PARAM_PATH",
+)  # fmt: skip
+#: The training goes on meanwhile.
+_SHARE_OF_CORES = 1 / 8
+
+
+def cores() -> int:
+    """How many cores the report may take."""
+    return max(1, int(worker_count() * _SHARE_OF_CORES))
+
+
+def is_noticed() -> bool:
+    """Are there so few cores that the one of the report is more than its share, and the training may want it?"""
+    return worker_count() * _SHARE_OF_CORES < 1
 
 
 class ReportProcess:
