@@ -331,7 +331,7 @@ def planted(given: argparse.Namespace) -> Iterator[str]:
                 bool(hits) and hits[0].values.get("kind") == cause
             )
             after += [hits[0].seen_at - _AT] if hits else []
-            done = [each for each in known.windows if each.state == "diagnosed" and hits]
+            done = [each for each in known.windows if each.state == "diagnosed" and each.why in kinds]
             recorded += bool(done)
             findings += [each.rule for each in done]
         n, often = given.repeats, statistics.mode(findings) if findings else "–"
