@@ -106,8 +106,9 @@ class Watcher:
             found = self._judge.update(self.ranks, now, self._gpus.throttled(), self._ours_ns)
         if not has_ended:
             found += self._no_first_step(now)
-            if not (self._judge.hangs_since or self._has_no_step):
-                self.hang = None  # all that hung have ended
+            goes_on = any(not each.ended_ns for each in self.ranks.values())
+            if goes_on and not (self._judge.hangs_since or self._has_no_step):
+                self.hang = None  # where all have ended, it is why
         for rank in self.ranks.values():
             rank.thin()
         for each in found:

@@ -175,7 +175,8 @@ def status(document: WatchDocument, age_ns: float) -> Iterator[str]:
     for each in document.anomalies:
         yield f"  {said(each)}"
     if document.hang is not None:
-        yield f"  {hang(document.hang)}"
+        is_over = document.state == "ended" or (bool(document.ranks) and all(each.ended for each in document.ranks))
+        yield f"  {'before it was ended: ' * is_over}{hang(document.hang)}"
     yield from (f"  {window(each)}" for each in document.windows)
     yield from (f"  {clean_name(each, 300)}" for each in document.notes)
 
