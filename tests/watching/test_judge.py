@@ -109,6 +109,14 @@ def test_input_that_cannot_keep_up_any_more_is_named_for_its_rank(tmp_path: Path
     assert not [each for each in found if each.rank == 1]
 
 
+def test_input_that_waits_twice_as_much_is_said_again_and_at_once_only_once(tmp_path: Path) -> None:
+    wait = np.array([0.2, 2.4, 6.0])[np.arange(6000) // 2000] * MS
+    lengths = noise(6000, 20) + wait
+    found = [each for each in judged({0: rank_steps(tmp_path, lines(lengths, wait=wait))}) if each.kind == "input"]
+    assert [each.seen_at // 2000 for each in found] == [1, 2]
+    assert found[1].values["share"] >= 2 * found[0].values["share"]
+
+
 def test_a_rank_that_computes_longer_keeps_the_others_waiting(tmp_path: Path) -> None:
     ranks = {
         number: rank_steps(

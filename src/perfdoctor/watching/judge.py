@@ -28,6 +28,8 @@ _PERIOD_STRETCHES, _MOST_PERIOD_STRETCHES, _PERIOD_EVERY = 40, 4_000, 4
 _MOST_PERIOD_STEPS = 20 * periods.LONGEST
 #: Waiting for batches above this share of a step is trouble; below the second one it is over.
 INPUT_SHARE, _INPUT_OVER = 0.10, 0.05
+#: It is said again when it takes so many times as much of a step.
+_INPUT_AGAIN = 2
 #: Of the level before a change, and since it, so many stretches are compared and shown to the library.
 _COMPARED, _SHOWN = 32, 200
 #: So many stretches by the host's clock, one behind the other, and the GPU's is not known any more.
@@ -78,7 +80,7 @@ class Judge:
         # Of the first rank, by the process: one that takes its place has steps of its own.
         self._courses: dict[tuple[Path, int], _Course] = {}
         self._periods: set[int] = set()
-        self._waiting: set[int] = set()
+        self._waiting: dict[int, float] = {}  # the share of a step that was said of a rank
         self._grown: dict[tuple[int, str], int] = {}
         self._uses: dict[tuple[int, Path], int] = {}  # how many were judged
         self._behind: tuple[int, int] = (-1, 0)
@@ -188,9 +190,9 @@ class Judge:
                 continue
             share = float(np.median(per_step(latest, "wait") / per_step(latest, "sum")))
             if share < _INPUT_OVER:
-                self._waiting.discard(number)
-            elif share >= INPUT_SHARE and number not in self._waiting:
-                self._waiting.add(number)
+                self._waiting.pop(number, None)
+            elif share >= max(INPUT_SHARE, _INPUT_AGAIN * self._waiting.get(number, 0.0)):
+                self._waiting[number] = share
                 wait_ns = float(np.median(per_step(latest, "wait")))
                 values = {"share": share, "wait_ns": wait_ns}
                 yield Anomaly("input", latest[0].first, 0, 0, rank=number, cause="input", values=values)
