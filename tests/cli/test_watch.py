@@ -184,7 +184,9 @@ def node(first: int, wait_share: float) -> bytes:
 
 
 @pytest.mark.parametrize("place", ["memory://bucket/job-17", "file://"])
-def test_what_all_nodes_have_left_in_one_place_names_the_rank_that_keeps_them_waiting(tmp_path: Path, place: str) -> None:
+def test_what_all_nodes_have_left_in_one_place_names_the_rank_that_keeps_them_waiting(
+    tmp_path: Path, place: str
+) -> None:
     pytest.importorskip("fsspec")
     where = place if place != "file://" else (tmp_path / "job-17").as_uri()
     for first, share in ((0, 0.02), (2, 0.4), (4, 0.02)):
