@@ -6,12 +6,15 @@ import contextlib
 import json
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perfdoctor.cli import run_options, say, shared_options
 from perfdoctor.errors import PerfdoctorError, UsageError
+
+if TYPE_CHECKING:
+    from perfdoctor.watching.document import WatchDocument
 
 _POLL_S = 0.3
 #: watch.json is written every five seconds: an older one of a run that has not ended is nobody's any more.
@@ -38,31 +41,43 @@ def status(
     from perfdoctor.watching import document
 
     given = remote.local(given)
-    if remote.is_url(given):
-        several = remote.read_all(f"{given.rstrip('/')}/{_OF_NODES}")
-        every = [document.decoded(content) for content in several.values()]
-        if not every:
-            raise PerfdoctorError(
-                f"{remote.shown(given)} holds no {_OF_NODES}", do="perfdoctor watch --summaries leaves them there."
-            )
-    else:
-        folder = run_of(given)
-        several = [] if (folder / document.FILE).exists() else sorted(folder.glob(_OF_NODES))
-        every = [document.read(folder, file.name) for file in several or [folder / document.FILE]]
-    slowest = document.behind(every) if several else None
+    is_of_nodes, every = _left_elsewhere(given) if remote.is_url(given) else _left_here(run_of(given))
+    slowest = document.behind(every) if is_of_nodes else None
     if slowest is not None and not as_json:
         say.line(watched.anomaly(slowest))
     for found in every:
         if as_json:
             say.line(document.encoded(found).decode())
             continue
-        if several:
+        if is_of_nodes:
             say.line(f"node of rank {min((each.rank for each in found.ranks), default=0)}:")
         age_ns = max(time.time_ns() - found.unix_ns, 0)
         for line in watched.status(found, age_ns):
             say.line(line)
         if age_ns > _STALE_NS and found.state != "ended":
             say.note("nobody watches it any more: these numbers are old")
+
+
+def _left_elsewhere(url: str) -> tuple[bool, list[WatchDocument]]:
+    """What nodes have left at an address. Raises PerfdoctorError where none has."""
+    from perfdoctor.system import remote
+    from perfdoctor.watching import document
+
+    found = remote.read_all(f"{url.rstrip('/')}/{_OF_NODES}")
+    if not found:
+        raise PerfdoctorError(
+            f"{remote.shown(url)} holds no {_OF_NODES}", do="perfdoctor watch --summaries leaves them there."
+        )
+    return True, [document.decoded(content) for content in found.values()]
+
+
+def _left_here(folder: Path) -> tuple[bool, list[WatchDocument]]:
+    """What is known of the run in a folder; or, True, what nodes have left there. Raises PerfdoctorError."""
+    from perfdoctor.watching import document
+
+    several = [] if (folder / document.FILE).exists() else sorted(folder.glob(_OF_NODES))
+    names = [file.name for file in several] or [document.FILE]
+    return bool(several), [document.read(folder, name) for name in names]
 
 
 def record_now(
