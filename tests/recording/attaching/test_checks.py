@@ -132,9 +132,10 @@ def test_why_the_system_forbids_it_is_said(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(checks, "ptrace_scope", lambda: scope)
     monkeypatch.setattr(checks, "_has_capability", lambda: capable)
-    said = _what(replace(_own(), user=user))
-    assert what in said.partition(" → ")[0]
-    assert do in said.partition(" → ")[2]
+    for target in (replace(_own(), user=user), replace(_own(), user=user, python=None, environment={})):
+        said = _what(target)
+        assert what in said.partition(" → ")[0]
+        assert do in said.partition(" → ")[2]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may start another user's processes")

@@ -50,6 +50,8 @@ def _program(target: Target) -> Iterator[tuple[str, str]]:
     elif target.is_pypy:
         yield f"{_who(target)} runs in PyPy, into which no debugger can call", "Run it with CPython."
     elif target.python is None:
+        if not target.environment:  # nothing of it may be read, not even which program it runs
+            yield from _permission(target)
         yield (
             f"{_who(target)} is no Python that is known here",
             f"Give the process of the training itself, or all below: perfdoctor attach {target.pid} --children",
