@@ -72,7 +72,11 @@ class Trainer:
     def run(self) -> None:
         batches = iter(self.loader)
         for number in range(GIVEN.steps):
-            x, y = next(batches)
+            try:
+                x, y = next(batches)
+            except StopIteration:
+                batches = iter(self.loader)
+                x, y = next(batches)
             loss = self.model(x, y)
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
