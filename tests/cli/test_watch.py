@@ -167,7 +167,9 @@ def test_a_run_without_steps_says_so(tmp_path: Path) -> None:
     assert asked(tmp_path, "status", "run").stdout.startswith("ended; as of")
 
 
-@pytest.mark.parametrize("words", [("status", "."), ("status", "none"), ("record-now", "."), ("record-now", "1")])
+@pytest.mark.parametrize(
+    "words", [("status", "."), ("status", ""), ("status", "none"), ("record-now", "."), ("record-now", "1")]
+)
 def test_what_is_not_watched_is_an_error_of_two_lines(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = asked(tmp_path, *words)
     assert done.returncode in (1, 2)
@@ -193,6 +195,10 @@ def test_what_all_nodes_have_left_in_one_place_names_the_rank_that_keeps_them_wa
         remote.write(where, f"watch-rank{first}.json", node(first, share))
     done = CliRunner().invoke(app, ["status", where])
     assert done.exit_code == 0, done.output
+    remote.write(where, "watch-rank6.json", b'{"format')
+    with_damaged = CliRunner().invoke(app, ["status", where])
+    assert with_damaged.stdout.count("node of rank") == 3
+    assert "watch-rank6.json is damaged" in with_damaged.stderr
     first, *others = done.stdout.splitlines()
     assert "rank 2" in first
     assert "input" in first or "batch" in first

@@ -205,7 +205,7 @@ def test_pairs_that_differ_too_much_are_not_said_to_need_more_budget():
     made, _ = session({"wild": 0.9}, noise=0.6, budget_s=120)
     row = made.result().rows[0]
     assert (row.verdict, "--budget" in row.why) == ("not decided", False)
-    assert "differ by more than it changes" in row.why
+    assert "differ by more than the fix changes" in row.why
 
 
 def test_where_no_control_was_made_rounding_is_not_called_other_numbers():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,11 +38,9 @@ def status(
 ) -> None:
     """Print what is known of a training that runs."""
     from perfdoctor.report.words import watched
-    from perfdoctor.system import remote
     from perfdoctor.watching import document
 
-    given = remote.local(given)
-    is_of_nodes, every = _left_elsewhere(given) if remote.is_url(given) else _left_here(run_of(given))
+    is_of_nodes, every = _known(given)
     slowest = document.behind(every) if is_of_nodes else None
     if slowest is not None and not as_json:
         say.line(watched.anomaly(slowest))
@@ -58,26 +57,37 @@ def status(
             say.note("nobody watches it any more: these numbers are old")
 
 
-def _left_elsewhere(url: str) -> tuple[bool, list[WatchDocument]]:
-    """What nodes have left at an address. Raises PerfdoctorError where none has."""
+def _known(given: str) -> tuple[bool, list[WatchDocument]]:
+    """What is known of a run; or, True, what nodes have left in a folder or at an address, but for what is damaged of
+    that. Raises PerfdoctorError where nothing is.
+    """
     from perfdoctor.system import remote
     from perfdoctor.watching import document
 
-    found = remote.read_all(f"{url.rstrip('/')}/{_OF_NODES}")
+    given = remote.local(given)
+    if remote.is_url(given):
+        contents = remote.read_all(f"{given.rstrip('/')}/{_OF_NODES}")
+        reads = [partial(document.decoded, content, name) for name, content in contents.items()]
+        if not reads:
+            what = f"{remote.shown(given)} holds no {_OF_NODES}"
+            raise PerfdoctorError(what, do="perfdoctor watch --summaries leaves them there.")
+    else:
+        folder = run_of(given)
+        of_nodes = [] if (folder / document.FILE).exists() else sorted(folder.glob(_OF_NODES))
+        if not of_nodes:
+            return False, [document.read(folder)]
+        reads = [partial(document.read, folder, file.name) for file in of_nodes]
+    found, errors = [], []
+    for read in reads:
+        try:
+            found.append(read())
+        except PerfdoctorError as error:  # noqa: PERF203 of one node, which hides no other
+            errors.append(error)
     if not found:
-        raise PerfdoctorError(
-            f"{remote.shown(url)} holds no {_OF_NODES}", do="perfdoctor watch --summaries leaves them there."
-        )
-    return True, [document.decoded(content) for content in found.values()]
-
-
-def _left_here(folder: Path) -> tuple[bool, list[WatchDocument]]:
-    """What is known of the run in a folder; or, True, what nodes have left there. Raises PerfdoctorError."""
-    from perfdoctor.watching import document
-
-    several = [] if (folder / document.FILE).exists() else sorted(folder.glob(_OF_NODES))
-    names = [file.name for file in several] or [document.FILE]
-    return bool(several), [document.read(folder, name) for name in names]
+        raise errors[0]
+    for each in errors:
+        say.note(f"{each.what}: it is left out")
+    return True, found
 
 
 def record_now(
@@ -145,6 +155,8 @@ def _lives(rank: Any) -> bool:
 
 def run_of(given: str) -> Path:
     """The run folder that was named, or that of a process. Raises PerfdoctorError where the process is not watched."""
+    if not given:  # "$RUN", say, where RUN is not set: as a path it would be the current folder
+        raise UsageError("The path is empty.", do=_TRAINING)
     if not given.isdecimal() or Path(given).is_dir():
         folder = Path(given)
         if not folder.is_dir():

@@ -417,7 +417,7 @@ class Session:
         if case.verdict is None and case.change is not None:
             case.verdict = _verdict(case.change)
             if case.verdict == "not decided":
-                case.why = f"{case.change.pairs} pairs differ by more than it changes"
+                case.why = f"{case.change.pairs} pairs differ by more than the fix changes"
 
     def _judge_losses(self) -> None:
         """Make the control where losses differ that should not."""
@@ -485,7 +485,7 @@ class Session:
             return self.why_ended
         why, wanted = f"{_SPENT} after {made} pair{'' if made == 1 else 's'}", self._pairs_wanted(case)
         if wanted is None:
-            return f"{why}, which differ by more than it changes"
+            return f"{why}, which differ by more than the fix changes"
         rounds_s = (wanted - made) * (undecided + self._copies(undecided)) * self._expected_s()
         budget_s = (self.clock() - self.begun + rounds_s) / (1 - reserve) + self.longest_s
         tens = math.ceil(max(budget_s, self.budget_s + 1) / 10)

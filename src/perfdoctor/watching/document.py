@@ -143,7 +143,7 @@ def read(folder: Path, name: str = FILE) -> WatchDocument:
     """
     try:
         with (folder / name).open("rb") as stream:
-            return decoded(stream.read(_LARGEST))
+            return decoded(stream.read(_LARGEST), name)
     except OSError as error:
         raise PerfdoctorError(
             f"{folder} is no run under watch: {name} cannot be read ({error.strerror or error})",
@@ -151,16 +151,16 @@ def read(folder: Path, name: str = FILE) -> WatchDocument:
         ) from error
 
 
-def decoded(content: bytes) -> WatchDocument:
+def decoded(content: bytes, name: str = FILE) -> WatchDocument:
     """The document in a file's content. Raises PerfdoctorError where it is damaged, or of another version."""
     try:
         document = msgspec.json.decode(content, type=WatchDocument)
     except msgspec.MsgspecError as error:
         raise PerfdoctorError(
-            f"{FILE} is damaged: {error}", do="It is written anew while the training runs."
+            f"{name} is damaged: {error}", do="It is written anew while the training runs."
         ) from error
     if document.format != FORMAT:
-        raise PerfdoctorError(f"{FILE} has the format {document.format}", do="Use the perfdoctor that wrote it.")
+        raise PerfdoctorError(f"{name} has the format {document.format}", do="Use the perfdoctor that wrote it.")
     return document
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from perfdoctor.recording.inside.report_process import is_noticed
+from perfdoctor.recording.inside.report_process import takes_more_than_its_share
 from perfdoctor.recording.launch import processes
 from perfdoctor.recording.tools.py_spy import PySpy
 from perfdoctor.recording.tools.torch_profiler import StepWindow
@@ -45,6 +45,7 @@ _DUE_NS = 300_000_000_000
 #: minutes; ranks that wait for each other at the start wait for half an hour, and say nothing.
 _FIRST_STEP = 5
 _NS = 1_000_000_000
+#: The end of a diagnosis that goes on.
 _NOT_YET = 1 << 63
 
 
@@ -103,12 +104,11 @@ class Watcher:
         self._read()
         found: list[Anomaly] = []
         if not has_ended:
-            found = self._judge.update(self.ranks, now, self._gpus.throttled(), self._ours_ns)
-        if not has_ended:
+            found += self._judge.update(self.ranks, now, self._gpus.throttled(), self._ours_ns)
             found += self._no_first_step(now)
             goes_on = any(not each.ended_ns for each in self.ranks.values())
             if goes_on and not (self._judge.hangs_since or self._has_no_step):
-                self.hang = None  # where all have ended, it is why
+                self.hang = None  # of a job that was ended while it hung it stays known
         for rank in self.ranks.values():
             rank.thin()
         for each in found:
@@ -250,7 +250,7 @@ class Watcher:
         if self._window.poll(has_ended=has_ended):
             self._note(self._window.state)
             since_ns, until_ns = self._ours_ns
-            if self._window.state.state == "recorded" and is_noticed():
+            if self._window.state.state == "recorded" and takes_more_than_its_share():
                 self._ours_ns = (self.now_ns(), _NOT_YET)
             elif until_ns == _NOT_YET:
                 self._ours_ns = (since_ns, self.now_ns())

@@ -35,8 +35,8 @@ def cores() -> int:
     return max(1, int(worker_count() * _SHARE_OF_CORES))
 
 
-def is_noticed() -> bool:
-    """Are there so few cores that the one of the report is more than its share, and the training may want it?"""
+def takes_more_than_its_share() -> bool:
+    """Are there so few cores that the training may want the one that the report takes?"""
     return worker_count() * _SHARE_OF_CORES < 1
 
 
