@@ -38,6 +38,7 @@ _MANY = "1000000"
 _LIMIT_S = 150.0
 #: Python alone takes seconds to import torch; the program prints when it trains, or its steps begin soon after.
 _BEGUN_S = 60.0
+_ENDING_S = 20.0
 #: Of each of many attaches.
 _STEPS = 3
 #: It says what else the machine did, and comes first where that is much.
@@ -120,6 +121,9 @@ def _running(
             time.sleep(0.1)
         yield process, output
     finally:
+        process.terminate()  # a launcher ends its ranks, which have sessions of their own
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDING_S)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -79,7 +79,7 @@ def in_words(rows: Sequence[Mapping[str, Any]]) -> str:
     measured = [row for row in rows if row["measured_likely"] is not None]
     if not measured:
         failed = sum(row["verdict"] == "failed" for row in rows)
-        return f"Tried here before {len(rows)} times, and failed {failed} times." if rows else ""
+        return f"Earlier trials of it here: {len(rows)}, of which {failed} failed." if rows else ""
     shares = sorted(row["measured_likely"] * 100 for row in measured)
     times = "once" if len(shares) == 1 else f"{len(shares)} times"
     middle = f"{shares[0]:.0f} %" if len(shares) == 1 else f"{shares[0]:.0f} to {shares[-1]:.0f} %"
