@@ -26,16 +26,17 @@ _MAD = 1.4826
 _DECILES = 2.563
 #: The clock, and what a stretch has of it at least: half a per mille of a step.
 _LEAST_NOISE = 0.000_5
-#: Changes below 2 % are not looked for: half of that is allowed for nothing. With a noise above 1 %: one deviation.
+#: Changes below 2 % are not looked for: half of that is allowed for nothing. With a noise above 2 %: half a deviation.
 LEAST_CHANGE = 0.02
-_ALLOWANCE = LEAST_CHANGE / 2
+_ALLOWANCE, _ALLOWANCE_IN_NOISE = LEAST_CHANGE / 2, 0.5
 #: Of values beyond so many deviations the correlation with the next one is not theirs.
 _KEPT, _MOST_ALIKE = 3.0, 0.9
 #: In deviations of a sum of neighbours: the deviation of one times √((1 + r) / (1 - r)), r the correlation of two
-#: neighbours (of an AR(1) process: G. Box, G. Jenkins, Time Series Analysis, 1970, chapter 3). Independent, normal
-#: noise then gives a false alarm in 10^7 stretches (D. Siegmund, Sequential Analysis, 1985), which has to carry the
-#: error of the reference, heavy tails and more dependence: measured, see above.
-_LIMIT = 10.0
+#: neighbours (of an AR(1) process: G. Box, G. Jenkins, Time Series Analysis, 1970, chapter 3). With an allowance of a,
+#: in deviations, a limit of 8 / a lets independent, normal noise raise a false alarm in e^16, 10^7, stretches
+#: (D. Siegmund, Sequential Analysis, 1985). That has to carry the error of the reference, heavy tails and more
+#: dependence: measured, see above.
+_LIMIT, _LIMIT_BY_ALLOWANCE = 10.0, 8.0
 _LEAST_LIMIT = 0.04
 #: No value adds more than this share of the limit.
 _BOUND = 1 / 3
@@ -96,7 +97,8 @@ class LevelWatch:
         self.noise = self.spread * math.sqrt((1 + alike) / (1 - alike))
 
     def _summed(self, first: int, end_ns: int, value: float) -> LevelChange | None:
-        allowance, limit = max(_ALLOWANCE, self.noise), max(_LIMIT * self.noise, _LEAST_LIMIT)
+        allowance = max(_ALLOWANCE, _ALLOWANCE_IN_NOISE * self.noise)
+        limit = max(_LIMIT * self.noise, _LIMIT_BY_ALLOWANCE * self.noise**2 / allowance, _LEAST_LIMIT)
         most = allowance + _BOUND * limit
         above = min(max(value - self.level, -most), most)
         self._below = max(self._below - above - allowance, 0.0)
