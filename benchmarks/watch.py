@@ -1,14 +1,14 @@
 """What does `perfdoctor watch` cost a step, and what does it find? Ratios and rates, each with its interval.
 
     python benchmarks/watch.py overhead [--rounds 10] [--steps 10000]     five programs, with and without, in turns
-    python benchmarks/watch.py blocks [--steps 10000]                     one process, blocks of steps with and without
+    python benchmarks/watch.py blocks [--steps 10000]                     the same, blocks of steps with and without
     python benchmarks/watch.py planted [--repeats 20] [--only NAME]       real programs with trouble planted in them
     python benchmarks/watch.py even [--runs 100] [--steps 1000]           real programs without: every alarm is a false one
     python benchmarks/watch.py simulated [--runs 1000]                    the judge alone, on lengths drawn at random
 
 `overhead` prints the ratio of wall times, which a machine that others use makes uncertain, and beside it what the agent
 and its thread take of a core, as a share of a step. `blocks` is for such machines: it puts the agent's hooks in and out
-every twenty steps of one process; its ratio is the median of all pairs of neighbouring blocks, each by its median step,
+every twenty steps of each of the five programs; its ratio is the median of all pairs of neighbouring blocks, each by its median step,
 with the interval of the sign test (order statistics), which no disturbance of some blocks moves. `simulated` draws noise that is
 independent, dependent (AR(1), r = 0.7), heavy-tailed (Student's t, 3 degrees of freedom) and skewed, and quartiles of steps whose
 batches are padded to a few lengths.
@@ -27,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -116,8 +116,22 @@ def _python() -> str:
 def _command(folder: Path, step_ms: float, steps: int, planted: str, at: int, ranks: int) -> list[str]:
     script = folder / "train.py"
     script.write_text(TRAINING, "utf-8")
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
-    return [_python(), *launch, str(script), str(step_ms), str(steps), planted, str(at)]
+    return [*_launch(ranks), str(script), str(step_ms), str(steps), planted, str(at)]
+
+
+def _launch(ranks: int) -> list[str]:
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
+    return [_python(), *launcher]
+
+
+def _of_agent(run: Path, environment: Mapping[str, str], watcher: int = 0) -> dict[str, str]:
+    """The environment of a program whose agent only notes steps, into this folder."""
+    for name in ("agents", "torch", "steps"):
+        (run / name).mkdir()
+    return torch_profiler.environment(
+        environment, PassSettings("torch", run / "torch", "cpu+cuda"), StepWindow(steps=0), reports=run / "agents",
+        nccl=None, watch={"rows": str(rows_folder(run)), "watcher": watcher},
+    )  # fmt: skip
 
 
 # --- overhead --------------------------------------------------------------------------------------------------------
@@ -128,13 +142,7 @@ def _turn(folder: Path, program: tuple[str, float, int, int], steps: int, *, wat
     _, step_ms, ranks, workers = program
     environment = {**os.environ, "WORKERS": str(workers)}
     if watched:
-        run = Path(tempfile.mkdtemp(dir=folder))
-        for name in ("agents", "torch", "steps"):
-            (run / name).mkdir()
-        environment = torch_profiler.environment(
-            environment, PassSettings("torch", run / "torch", "cpu+cuda"), StepWindow(steps=0),
-            reports=run / "agents", nccl=None, watch={"rows": str(rows_folder(run)), "watcher": os.getpid()},
-        )  # fmt: skip
+        environment = _of_agent(Path(tempfile.mkdtemp(dir=folder)), environment, os.getpid())
     done = subprocess.run(
         _command(folder, step_ms, steps + _SKIPPED, "pure", 0, ranks), env=environment, cwd=folder, check=True,
         capture_output=True, text=True,
@@ -187,9 +195,12 @@ import torch
 from perfdoctor_agent.watching import WatchingAgent
 torch.manual_seed(0)
 torch.set_num_threads(1)
-STEP_MS, PAIRS = float(sys.argv[2]), int(sys.argv[3])
+STEP_MS, PAIRS, WORKERS = float(sys.argv[2]), int(sys.argv[3]), int(sys.argv[5])
 layers = [layer for _ in range(4) for layer in (torch.nn.Linear(64, 64), torch.nn.ReLU())]
 model = torch.nn.Sequential(*layers, torch.nn.Linear(64, 1))
+if "RANK" in os.environ:
+    torch.distributed.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 data = torch.utils.data.TensorDataset(torch.randn(16 * 400_000 // 100, 64))
 folder = tempfile.mkdtemp(dir=sys.argv[4])
@@ -197,7 +208,7 @@ settings = json.loads(os.environ["PERFDOCTOR_AGENT"])
 
 def batches():
     while True:
-        yield from torch.utils.data.DataLoader(data, batch_size=16)
+        yield from torch.utils.data.DataLoader(data, batch_size=16, num_workers=WORKERS)
 
 def busy(ms):
     until = time.thread_time() + ms / 1e3
@@ -236,33 +247,30 @@ for number in range(PAIRS):
         if on == ("optimizer" in agent._step_hooks):
             (agent._step_hooks.pop("optimizer")(), agent.light.leave()) if on else turn(True)
         both[on] = turn(on)
-    print(json.dumps([both[True], both[False]]))
+    if int(os.environ.get("RANK", 0)) == 0: print(json.dumps([both[True], both[False]]))
 """.replace("BLOCK)", f"{_BLOCK})")
 
 
 def blocks(given: argparse.Namespace) -> Iterator[str]:
     """The ratio of neighbouring blocks, by wall time and by the training thread's time on a core."""
-    yield "| step | pairs of blocks | ratio of wall times (95 %) | ratio of times on a core (95 %) |"
-    yield "| ---: | ---: | ---: | ---: |"
-    for step_ms in (0.0, 0.75, 4.0, 9.0, 19.0, 49.0):
-        pairs = max(min(given.steps, int(90e3 / (step_ms + 1))) // (2 * _BLOCK), 10)
-        with tempfile.TemporaryDirectory() as name:
-            run = Path(name)
-            for each in ("agents", "torch", "steps"):
-                (run / each).mkdir()
-            environment = torch_profiler.environment(
-                os.environ, PassSettings("torch", run / "torch", "cpu"), StepWindow(steps=0),
-                reports=run / "agents", nccl=None, watch={"rows": str(run / "steps"), "watcher": 0},
-            )  # fmt: skip
-            environment["PYTHONPATH"] = ""
+    yield "| program | step | pairs of blocks | ratio of wall times (95 %) | ratio of times on a core (95 %) |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for program in PROGRAMS:
+        name, step_ms, ranks, workers = program
+        if given.only and given.only not in name:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            script, environment = Path(folder) / "blocks.py", _of_agent(Path(folder), os.environ)
+            script.write_text(BLOCKS, "utf-8")
+            words = [torch_profiler.AGENT, step_ms, given.steps // (2 * _BLOCK), folder, workers]
             done = subprocess.run(
-                [_python(), "-c", BLOCKS, str(torch_profiler.AGENT), str(step_ms), str(pairs), name], env=environment,
-                check=True, capture_output=True, text=True,
+                [*_launch(ranks), str(script), *map(str, words)], env={**environment, "PYTHONPATH": ""}, check=True,
+                capture_output=True, text=True,
             )  # fmt: skip
         rows = np.array([json.loads(line) for line in done.stdout.splitlines()])  # pair, with or without, clock
         cells = [sign_interval(rows[:, 0, clock] / rows[:, 1, clock]) for clock in (0, 1)]
         wall, core = (f"{middle:.4f} ({low:.4f} to {high:.4f})" for middle, low, high in cells)
-        yield f"| {1e3 * float(np.median(rows[:, 1, 0])):.2f} ms | {len(rows)} | {wall} | {core} |"
+        yield f"| {name} | {1e3 * float(np.median(rows[:, 1, 0])):.2f} ms | {len(rows)} | {wall} | {core} |"
 
 
 def sign_interval(values: np.ndarray) -> tuple[float, float, float]:

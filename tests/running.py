@@ -51,12 +51,14 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(folder: Path, code: str, *, python: str = sys.executable, until: str = "begun") -> Iterator[Running]:
+def running(
+    folder: Path, code: str, *words: str, python: str = sys.executable, until: str = "begun"
+) -> Iterator[Running]:
     """The program, once it has printed `until`. It is killed at the end, with what it started."""
     output = folder / "output"
     with output.open("wb") as stream:
         process = subprocess.Popen(
-            [python, "-c", code], stdout=stream, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True
+            [python, "-c", code, *words], stdout=stream, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True
         )
     found = Running(process, output)
     try:

@@ -41,16 +41,20 @@ def state():
 number = 0
 before = loss = None
 signal.signal(signal.SIGUSR1, lambda *_: print("SAME", [name for name, was in before.items() if state()[name] != was], flush=True))
-while True:
-    if number == 30:
-        before = state()
-        print("begun", flush=True)
-    loss = model(data[number % 64 * 64 :][:64]).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    number += 1
+def train():
+    global number, before, loss
+    while True:
+        if number == 30:
+            before = state()
+            print("begun", flush=True)
+        loss = model(data[number % 64 * 64 :][:64]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        number += 1
+train()
 """
+_IN_A_THREAD = _TRAINING.replace("\ntrain()", "\n(other := threading.Thread(target=train)).start()\nother.join()")
 _ASLEEP = "import time, torch; print('begun', flush=True); time.sleep(100)"
 
 
@@ -74,8 +78,9 @@ def _leftovers(program: Running) -> str:
     return program.output
 
 
-def test_a_window_of_a_running_training_is_diagnosed_and_nothing_stays_in_it(tmp_path: Path) -> None:
-    with running(tmp_path, _TRAINING, python=torch_python()) as program:
+@pytest.mark.parametrize("code", [_TRAINING, _IN_A_THREAD], ids=["main thread", "another thread"])
+def test_a_window_of_a_running_training_is_diagnosed_and_nothing_stays_in_it(tmp_path: Path, code: str) -> None:
+    with running(tmp_path, code, python=torch_python()) as program:
         for number in range(2):
             again = tmp_path / str(number)
             again.mkdir()
@@ -85,9 +90,12 @@ def test_a_window_of_a_running_training_is_diagnosed_and_nothing_stays_in_it(tmp
             assert diagnosis["run"]["steps"]["count"] == 8
             assert diagnosis["run"]["steps"]["marked_by"] == "optimizer"
             assert "stood still for" in done.stderr or sys.version_info >= (3, 14)
+            assert ("its main thread waits: attached by" in done.stderr) == (code is _IN_A_THREAD)
         manifest = json.loads((again / "run" / "run.json").read_text())
         assert manifest["passes"][0]["state"] == "done"
-        assert _leftovers(program) == "begun\nSAME []\n"
+        # Kineto itself writes this, once, where its first window is not in the thread that has imported torch.
+        said = [line for line in _leftovers(program).splitlines() if "must run in same thread" not in line]
+        assert said == ["begun", "SAME []"]
         assert program.end() == -signal.SIGTERM
     assert not list(Path("/tmp").glob(f"perfdoctor-attach-*/{program.pid}.py"))
 

@@ -159,6 +159,26 @@ def test_a_window_that_somebody_else_has_asked_for_is_recorded_first(tmp_path: P
     assert job.windows() == ["first"], "the other process has ended"
 
 
+def test_what_the_diagnosis_of_a_window_that_was_asked_for_takes_is_no_change_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_process, "worker_count", lambda: 2)
+    job = Job(tmp_path, Policy(first_s=0, windows=0))
+    job.go_on(40)
+    asked = job.run.make("windows") / "7"
+    RunFolder.create(asked, Manifest(perfdoctor="test", command=["train"]))
+    request = {"window": 7, "until": time.time_ns() + 100 * S, "processes": [4711]}
+    (windows.rows_folder(job.run.path) / windows.REQUEST).write_text(json.dumps(request))
+    report = {"pass": "torch", "pid": 4711, "ended": True}
+    (asked / "agents" / "torch-4711.json").write_text(json.dumps(report))
+    job.go_on(40, ratio=1.1)
+    (asked / "diagnosis.json").write_text("{}")
+    job.go_on(40)
+    assert [each for each in job.said if isinstance(each, Anomaly)] == []
+    job.go_on(40, ratio=1.2)
+    assert [each.kind for each in job.said if isinstance(each, Anomaly)] == ["level"], "what stays is found"
+
+
 @pytest.mark.parametrize("request_", [
     "", "[]", '{"window": 1}', '{"window": "x", "until": 9e30}', '{"window": 1, "until": 5}',
 ])  # fmt: skip

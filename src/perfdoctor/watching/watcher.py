@@ -245,17 +245,22 @@ class Watcher:
         self._note(made.state)
 
     def _poll_window(self, *, has_ended: bool) -> None:
-        if self._window is None:
-            return
-        if self._window.poll(has_ended=has_ended):
-            self._note(self._window.state)
-            since_ns, until_ns = self._ours_ns
-            if self._window.state.state == "recorded" and takes_more_than_its_share():
-                self._ours_ns = (self.now_ns(), _NOT_YET)
-            elif until_ns == _NOT_YET:
-                self._ours_ns = (since_ns, self.now_ns())
-        if self._window.is_over:
-            self._window = None
+        if self._window is not None:
+            if self._window.poll(has_ended=has_ended):
+                self._note(self._window.state)
+            if self._window.is_over:
+                self._window = None
+        self._time_diagnosis()
+
+    def _time_diagnosis(self) -> None:
+        """From when to when is a window diagnosed, here or by `record-now`, on cores that the training may want?"""
+        is_here = self._window is not None and self._window.state.state == "recorded"
+        goes_on = is_here or windows.is_diagnosed_elsewhere(self.run.path, self.ranks, set(self._windows))
+        since_ns, until_ns = self._ours_ns
+        if goes_on and until_ns != _NOT_YET and takes_more_than_its_share():
+            self._ours_ns = (self.now_ns(), _NOT_YET)
+        elif not goes_on and until_ns == _NOT_YET:
+            self._ours_ns = (since_ns, self.now_ns())
 
     def _note(self, state: WindowState) -> None:
         self._windows[state.number] = state

@@ -12,7 +12,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -261,15 +261,32 @@ def is_recording(run: Path, ranks: Mapping[int, RankSteps]) -> bool:
 
     One rank may be through with it while another one writes: a request in between would be read at different steps.
     """
-    asked = json_object(rows_folder(run) / REQUEST) or {}
-    number, until, pids = (asked.get(name) for name in ("window", "until", "processes"))
-    if not isinstance(number, int) or not isinstance(until, int) or until <= time.time_ns():
+    asked = _asked(run)
+    return asked is not None and not _is_recorded(run, asked, ranks)
+
+
+def is_diagnosed_elsewhere(run: Path, ranks: Mapping[int, RankSteps], own: Container[int]) -> bool:
+    """Is a window that is none of these being diagnosed, or about to be? By the command that has asked for it."""
+    asked = _asked(run)
+    if asked is None or asked["window"] in own or (run / WINDOWS / str(asked["window"]) / "diagnosis.json").exists():
         return False
+    return _is_recorded(run, asked, ranks)
+
+
+def _asked(run: Path) -> Mapping[str, Any] | None:
+    """The last request, unless its time is over."""
+    asked = json_object(rows_folder(run) / REQUEST) or {}
+    number, until = asked.get("window"), asked.get("until")
+    return asked if isinstance(number, int) and isinstance(until, int) and until > time.time_ns() else None
+
+
+def _is_recorded(run: Path, asked: Mapping[str, Any], ranks: Mapping[int, RankSteps]) -> bool:
+    pids = asked.get("processes")
     alive = {each.process.pid for each in _alive(ranks) if each.process}
     recording = alive.intersection(each for each in pids if isinstance(each, int)) if isinstance(pids, list) else alive
-    window = RunFolder.open(run / WINDOWS / str(number))
+    window = RunFolder.open(run / WINDOWS / str(asked["window"]))
     reports = window.reports(PASS) if window is not None else []
-    return not recording <= {each.pid for each in reports if each.ended}
+    return recording <= {each.pid for each in reports if each.ended}
 
 
 def _folder(run: RunFolder, number: int) -> RunFolder:

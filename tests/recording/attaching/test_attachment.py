@@ -171,6 +171,29 @@ def test_an_interpreter_that_comes_too_late_does_nothing_then(attachment: Attach
     late.release()  # what was released stays so
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_beside_a_main_thread_that_waits_another_one_is_started_and_that_is_said(
+    attachment: Attachment, processes, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    beside, asleep = (attachment.attach(_target(each)) for each in processes)
+    monkeypatch.setattr(attaching, "_BESIDE_S", 0.1)
+    monkeypatch.setattr(attaching.waiting, "work_beside", lambda pids, _: {max(pids, key=[beside.target.pid].count)})
+
+    def started(before: Injection, start: Path) -> Injection:
+        if fails:
+            raise PerfdoctorError("no thread", do="Try again.")
+        assert (before, start.exists()) == (beside.injection, True)
+        beside.started.touch()
+        return Injection(before.target, "gdb in a thread of its own", 0.25)
+
+    monkeypatch.setattr(attaching.interpreter_calls, "in_own_thread", started)
+    said: list[tuple[Attached, str]] = []
+    late = attachment.await_begin(0.5, lambda *each: said.append(each))
+    assert late == ([beside, asleep] if fails else [asleep])
+    assert said == [(beside, "its main thread waits, and no other one could be started: no thread. Try again."
+                     if fails else "its main thread waits: attached by gdb in a thread of its own, in 0.250 s")]  # fmt: skip
+
+
 def test_a_window_is_over_when_each_process_has_ended_or_left(attachment: Attachment, processes) -> None:
     gone, left = (attachment.attach(_target(each)) for each in processes)
     processes[0].kill()

@@ -36,16 +36,17 @@ def test_there_is_nothing_to_say_of_a_process_that_is_gone() -> None:
     assert inspect(process.pid) is None
 
 
-def test_bytes_behind_a_library_are_zero_may_be_written_and_lie_in_no_part_of_it() -> None:
+@pytest.mark.parametrize("of_code", [False, True])
+def test_bytes_behind_a_library_are_zero_may_be_written_and_lie_in_no_part_of_it(of_code: bool) -> None:
     mapped = image.maps(os.getpid())
     found = 0
     for file, base in image.files(mapped).items():
-        address = image.spare(Path(file), base, mapped, 300)
+        address = image.spare(Path(file), base, mapped, 300, of_code=of_code)
         if address is None or not (Path(file).name.startswith("lib")):
             continue
         written = image.read(Path(file))
         assert written is not None
-        assert address > base + max(end for _, end in written.written)
+        assert address > base + max(end for _, end in (written.code if of_code else written.data))
         found += not any(image.bytes_at(os.getpid(), address, 300))
     assert found
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from running import Running, awaited, needs_gdb, running
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.recording.attaching import debugger, image, interpreter_calls
+from perfdoctor.recording.attaching import debugger, image, interpreter_calls, waiting
 from perfdoctor.recording.attaching.interpreter_calls import Injection
 from perfdoctor.recording.attaching.target import Target, inspect
 from perfdoctor.recording.launch.processes import is_stopped
@@ -42,6 +42,26 @@ time.sleep(4)
 for number in range(100): sum(range(100))
 print("awake", flush=True)
 time.sleep(100)
+"""
+
+
+#: Its main thread waits in one of several ways while another thread works.
+_BESIDE = """
+import os, select, sys, threading, time
+def work():
+    while not is_over: sum(number for number in range(200))
+is_over, other = False, threading.Thread(target=work, daemon=True)
+other.start()
+print("begun", flush=True)
+if sys.argv[1] == "join": other.join()
+if sys.argv[1] == "event": threading.Event().wait()
+if sys.argv[1] == "sleep": time.sleep(1000)
+if sys.argv[1] == "pipe": select.select([os.pipe()[0]], [], [])
+if sys.argv[1] == "soon":
+    time.sleep(6)
+    for number in range(100): sum(range(100))
+    print("awake", flush=True)
+    time.sleep(1000)
 """
 
 
@@ -94,6 +114,71 @@ def test_the_words_run_in_a_thread_of_their_own_and_leave_no_name_and_no_byte(tm
         assert injection.stopped_s < 5
 
 
+@pytest.mark.parametrize("python", _pythons())
+def test_where_the_main_thread_waits_the_words_run_in_a_new_thread_once(tmp_path: Path, python: str) -> None:
+    start, mark = _words(tmp_path)
+    with running(tmp_path, _BESIDE, "soon", python=python) as program:
+        injection = _inject(program, start)
+        assert waiting.work_beside([program.pid], 0.5) == {program.pid}
+        assert not mark.exists()
+        injection = interpreter_calls.in_own_thread(injection, start)
+        assert awaited(mark.exists)
+        assert awaited(lambda: "Dummy" in mark.read_text())
+        mark.unlink()
+        start.unlink()  # as the agent does, which has begun
+        injection.clear()
+        assert awaited(lambda: "awake" in program.output)
+        time.sleep(0.2)
+        assert not mark.exists(), "the main thread comes to the words, and does nothing"
+        assert program.output == "begun\nawake\n"
+        assert program.is_alive
+
+
+@pytest.mark.parametrize("how", ["join", "event", "sleep", "pipe"])
+def test_a_main_thread_may_wait_in_any_way_and_as_often_as_somebody_attaches(tmp_path: Path, how: str) -> None:
+    with running(tmp_path, _BESIDE, how) as program:
+        assert waiting.work_beside([program.pid], 0.2) == {program.pid}
+        threads, held = set(_threads(program)), []
+        for number in range(3):
+            (folder := tmp_path / str(number)).mkdir()
+            start, mark = _words(folder)
+            injection = interpreter_calls.in_own_thread(Injection(_target(program), "none"), start)
+            assert awaited(mark.exists)
+            assert awaited(lambda: set(_threads(program)) == threads)
+            injection.clear()
+            held.append(injection.address)
+        assert len(set(held)) == 1, "what was written is written again in its place"
+        assert program.is_alive
+        assert program.output == "begun\n"
+
+
+def _threads(program: Running) -> list[str]:
+    return os.listdir(f"/proc/{program.pid}/task")  # noqa: PTH208 the names alone
+
+
+@pytest.mark.parametrize("how", ["busy", "asleep", "locked"])
+def test_a_main_thread_that_works_and_one_beside_which_nobody_works_are_left(tmp_path: Path, how: str) -> None:
+    code = {
+        "busy": _BUSY,
+        "asleep": "import time; print('begun', flush=True); time.sleep(1000)",
+        # glibc waits for its own locks as for this one, which its other thread holds while it works.
+        "locked": """
+import ctypes, threading
+libc, lock = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+def work():
+    libc.pthread_mutex_lock(lock)
+    print("begun", flush=True)
+    while True: sum(range(200))
+threading.Thread(target=work, daemon=True).start()
+__import__("time").sleep(0.2)
+libc.pthread_mutex_lock(lock)
+""",
+    }[how]
+    with running(tmp_path, code) as program:
+        time.sleep(0.3)
+        assert waiting.work_beside([program.pid], 0.3) == set()
+
+
 def test_an_interpreter_that_sleeps_does_nothing_later_when_nobody_waits_any_more(tmp_path: Path) -> None:
     start, mark = _words(tmp_path)
     with running(tmp_path, _ASLEEP) as program:
@@ -124,8 +209,8 @@ def test_a_debugger_that_is_killed_lets_the_program_run(tmp_path: Path, monkeypa
     # a call that is made only after a while, in which the program stands still
     words = debugger.Debugger.words
 
-    def slow(self: debugger.Debugger, pid: int, address: int, arguments: tuple[int, ...]) -> list[str]:
-        made = words(self, pid, address, arguments)
+    def slow(self: debugger.Debugger, pid: int, address: int, arguments: tuple[int, ...], *, alone: bool) -> list[str]:
+        made = words(self, pid, address, arguments, alone=alone)
         at = made.index("-p") + 2
         return [*made[:at], "-ex", "shell sleep 30", *made[at:]]
 
@@ -168,8 +253,8 @@ def test_why_a_call_failed_is_said_and_for_how_long_the_program_stood_still(
 ) -> None:
     words = debugger.Debugger.words
 
-    def failing(self: debugger.Debugger, *rest: Any) -> list[str]:
-        return [each.replace("print ", "print nowhere + ") for each in words(self, *rest)]
+    def failing(self: debugger.Debugger, *rest: Any, alone: bool) -> list[str]:
+        return [each.replace("print ", "print nowhere + ") for each in words(self, *rest, alone=alone)]
 
     monkeypatch.setattr(debugger.Debugger, "words", failing)
     with running(tmp_path, _BUSY) as program:
@@ -201,8 +286,8 @@ def test_a_debugger_that_holds_the_program_too_long_is_ended_and_the_time_is_sai
 ) -> None:
     words = debugger.Debugger.words
 
-    def slow(self: debugger.Debugger, *rest: Any) -> list[str]:
-        made = words(self, *rest)
+    def slow(self: debugger.Debugger, *rest: Any, alone: bool) -> list[str]:
+        made = words(self, *rest, alone=alone)
         at = made.index("-p") + 2
         return [*made[:at], "-ex", "shell sleep 30", *made[at:]]
 
@@ -243,9 +328,9 @@ def test_a_library_that_a_program_loads_itself_gets_no_words(tmp_path: Path, mon
     shutil.copy(_ctypes.__file__, own)
     spare, asked = image.spare, list[str]()
 
-    def noted(file: Path, *rest: Any) -> int | None:
+    def noted(file: Path, *rest: Any, **kind: bool) -> int | None:
         asked.append(file.name)
-        return spare(file, *rest)
+        return spare(file, *rest, **kind)
 
     monkeypatch.setattr(image, "spare", noted)
     code = f"import ctypes, time; ctypes.CDLL({str(own)!r}); print('begun', flush=True); time.sleep(100)"
@@ -305,13 +390,13 @@ def test_an_interpreter_that_cannot_be_asked_is_said(tmp_path: Path, monkeypatch
     ("part", "gives", "what"),
     [
         ("interpreter", [], "does not say where its functions are"),
-        ("_unused", iter(()), "no place for a few words"),
+        ("image.spare", None, "no place for a few words"),
     ],
 )
 def test_without_symbols_or_a_place_for_the_words_nothing_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, gives: object, what: str
 ) -> None:
-    monkeypatch.setattr(interpreter_calls, part, lambda *_: gives)
+    monkeypatch.setattr(f"{interpreter_calls.__name__}.{part}", lambda *_, **__: gives)
     with running(tmp_path, _BUSY) as program:
         target = replace(_target(program), python=(3, 11))
         with pytest.raises(PerfdoctorError, match=what):

@@ -1,6 +1,7 @@
 """How is one window recorded in processes that run already, all of them in the same steps?
 
     words to each interpreter ── agents there, steps counted ── go, to all ── steps recorded ── some more timed ── left
+       └─ in a thread of its own, where the main thread waits and another one works
 
 What the agents need lies in a folder for temporary files: the file that starts them, and a FIFO each. When that is
 gone, and with it whoever reads this, no agent begins any more, and those that have begun leave.
@@ -23,7 +24,7 @@ from typing import Any
 from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.recording.attaching import interpreter_calls
+from perfdoctor.recording.attaching import interpreter_calls, waiting
 from perfdoctor.recording.attaching.alignment import first_steps
 from perfdoctor.recording.attaching.interpreter_calls import Injection
 from perfdoctor.recording.attaching.target import Target
@@ -34,6 +35,8 @@ from perfdoctor.system.run_folder import RunFolder, json_object
 PASS = "torch"  # noqa: S105 a pass of the run
 _START = "attached_start.py"
 _LOOK_EVERY_S = 0.1
+#: An interpreter that runs Python comes to our words in milliseconds. After so long its threads are asked what they do.
+_BESIDE_S, _WORKS_S = 3.0, 1.0
 #: Its window is over: it has a trace, or will have none.
 _BEHIND = ("written", "failed", "worker")
 #: Then it times steps without the profiler, at least twenty: of long steps not all are awaited.
@@ -55,6 +58,7 @@ class Attached(Struct):
 
     target: Target
     injection: Injection
+    start: Path
     started: Path
     orders: int
     reports: Path
@@ -124,7 +128,7 @@ class Attachment:
             start.unlink()  # whatever was done already, does nothing
             os.close(held)
             raise
-        made = Attached(target, injection, started, held, self.folder.path / "agents")
+        made = Attached(target, injection, start, started, held, self.folder.path / "agents")
         self.attached.append(made)
         return made
 
@@ -145,10 +149,17 @@ class Attachment:
             for path in paths:
                 os.chown(path, user, -1, follow_symlinks=False)
 
-    def await_begin(self, limit_s: float) -> list[Attached]:
-        """Wait until all interpreters have come to our words; those that have not in time, which are withdrawn."""
-        until = time.monotonic() + limit_s
-        while any(not each.has_started and each.is_alive for each in self.attached) and time.monotonic() < until:
+    def await_begin(self, limit_s: float, notify: Callable[[Attached, str], None] = lambda *_: None) -> list[Attached]:
+        """Wait until all interpreters have come to our words; those that have not in time, which are withdrawn.
+
+        `notify` gets what is said of one of them meanwhile.
+        """
+        begun = time.monotonic()
+        has_asked = False
+        while (late := self._late()) and time.monotonic() < begun + limit_s:
+            if not has_asked and time.monotonic() > begun + _BESIDE_S:
+                has_asked = True
+                self._enter_beside(late, notify)
             time.sleep(_LOOK_EVERY_S)
         late = [each for each in self.attached if not each.has_started]
         for each in self.attached:
@@ -159,8 +170,25 @@ class Attachment:
         self.attached = [each for each in self.attached if each not in late]
         return late
 
+    def _late(self) -> list[Attached]:
+        return [each for each in self.attached if not each.has_started and each.is_alive]
+
+    def _enter_beside(self, late: list[Attached], notify: Callable[[Attached, str], None]) -> None:
+        """Where the main thread waits and another one works, that one may train: start a thread beside them."""
+        working = waiting.work_beside([each.target.pid for each in late], _WORKS_S)
+        for each in late:
+            if each.target.pid not in working or each.has_started:
+                continue
+            try:
+                each.injection = interpreter_calls.in_own_thread(each.injection, each.start)
+            except PerfdoctorError as error:
+                notify(each, f"its main thread waits, and no other one could be started: {error.what}. {error.do}")
+            else:
+                stopped_s = each.injection.stopped_s
+                notify(each, f"its main thread waits: attached by {each.injection.way}, in {stopped_s:.3f} s")
+
     def _withdraw(self, late: Attached) -> None:
-        (self.files / str(late.target.pid) / f"{late.target.pid}.py").unlink(missing_ok=True)
+        late.start.unlink(missing_ok=True)
         with contextlib.suppress(PerfdoctorError):
             late.injection.withdraw()
         late.release()

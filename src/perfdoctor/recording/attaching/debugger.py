@@ -48,8 +48,11 @@ class Debugger(Struct, frozen=True):
     name: str
     path: str
 
-    def words(self, pid: int, address: int, arguments: Sequence[int]) -> list[str]:
-        """The command that calls the function at this address, with numbers, and prints the int that it returns."""
+    def words(self, pid: int, address: int, arguments: Sequence[int], *, alone: bool) -> list[str]:
+        """The command that calls the function at this address, with numbers, and prints the int that it returns.
+
+        `alone`: the program's other threads stand still meanwhile. lldb lets them run when it takes longer.
+        """
         kinds = ", ".join(["unsigned long"] * len(arguments))
         call = f"((int (*)({kinds})){address})({', '.join(map(str, arguments))})"
         if self.name == "lldb":
@@ -65,7 +68,7 @@ class Debugger(Struct, frozen=True):
             self.path, "-nx", "-batch", "-readnever", *(word for each in before for word in ("-iex", f"set {each}")),
             "-iex", "handle all nostop noprint pass", "-iex", "handle SIGINT nostop noprint pass",
             f"/proc/{pid}/exe", "-p", str(pid),
-            "-ex", "set scheduler-locking on", "-ex", f"print {call}", "-ex", "detach",
+            "-ex", f"set scheduler-locking {'on' if alone else 'off'}", "-ex", f"print {call}", "-ex", "detach",
         ]  # fmt: skip
 
 
@@ -137,10 +140,15 @@ def version_of(said: str) -> str:
     return found[1] if found else ""
 
 
-def call(debugger: Debugger, pid: int, address: int, *arguments: int, limit_s: float = LIMIT_S) -> Called:
-    """Call the function at this address. PerfdoctorError where that fails; the process runs on in any case."""
+def call(
+    debugger: Debugger, pid: int, address: int, *arguments: int, alone: bool = True, limit_s: float = LIMIT_S
+) -> Called:
+    """Call the function at this address. PerfdoctorError where that fails; the process runs on in any case.
+
+    `alone`: the program's other threads stand still meanwhile; a function that may wait for one of them lets them run.
+    """
     was_stopped = is_stopped(pid)
-    process = _started(debugger, pid, address, arguments)
+    process = _started(debugger, debugger.words(pid, address, arguments, alone=alone))
     still = _Standstill(pid)
     try:
         has_ended = _has_ended(process, still, limit_s)
@@ -160,10 +168,10 @@ def call(debugger: Debugger, pid: int, address: int, *arguments: int, limit_s: f
     return Called(int(found[1]), still.seconds)
 
 
-def _started(debugger: Debugger, pid: int, address: int, arguments: Sequence[int]) -> subprocess.Popen[bytes]:
+def _started(debugger: Debugger, words: list[str]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            debugger.words(pid, address, arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, cwd="/", env=tool_process.environment(*_KEPT_VARIABLES), start_new_session=True,
         )  # fmt: skip
     except OSError as error:

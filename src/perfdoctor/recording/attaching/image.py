@@ -1,8 +1,8 @@
 """Where in the memory of a running process are a function and a few bytes that nobody uses, and what is there?
 
 An ELF file names in `.dynsym` what others may call, and in its program headers how it lies in memory (elf(5)). The
-kernel maps whole pages (proc(5), /proc/PID/maps): behind the last byte of a library's data the page goes on, zero and
-without an owner.
+kernel maps whole pages (proc(5), /proc/PID/maps): behind the last byte of a library's data, or of its code, the page
+goes on, zero and without an owner.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from perfdoctor.system.paths import text_of
 
-_MAGIC, _SHARED, _LOAD, _DYNAMIC_SYMBOLS, _WRITABLE = b"\x7fELF\x02\x01", 3, 1, 11, 2
+_MAGIC, _SHARED, _LOAD, _DYNAMIC_SYMBOLS = b"\x7fELF\x02\x01", 3, 1, 11
+_EXECUTABLE, _WRITABLE = 1, 2
 _HEADER, _PROGRAM_HEADER = "<16xH2x4x8xQQ4x2xHHHH", "<IIQQQQQQ"
 _SECTION, _SYMBOL = "<IIQQQQIIQQ", "<IBBHQQ"
 _PAGE = mmap.PAGESIZE
@@ -24,23 +25,25 @@ _DELETED = " (deleted)"
 
 
 class Mapped(Struct, frozen=True):
-    """One line of /proc/PID/maps: addresses from `start` to `end`, which may be written, of an offset in a file."""
+    """One line of /proc/PID/maps: addresses from `start` to `end`, of an offset in a file. Is it data, or code?"""
 
     start: int
     end: int
     is_writable: bool
+    is_executable: bool
     offset: int
     file: str
 
 
 class Image(Struct, frozen=True):
-    """An ELF file of 64 bits: addresses of its `symbols`, and the end of each part that is loaded and written.
+    """An ELF file of 64 bits: addresses of its `symbols`, and begin and end of each part that is data, or code.
 
     Addresses are those of the file. `is_moved`: it lies elsewhere in memory, by an offset.
     """
 
     symbols: dict[str, int]
-    written: tuple[tuple[int, int], ...]
+    data: tuple[tuple[int, int], ...]
+    code: tuple[tuple[int, int], ...]
     is_moved: bool
 
 
@@ -50,7 +53,7 @@ def maps(pid: int) -> list[Mapped]:
     for line in text_of(f"/proc/{pid}/maps").splitlines():
         area, rights, offset, _, _, *file = line.split(None, 5)
         start, end = (int(each, 16) for each in area.split("-"))
-        found.append(Mapped(start, end, "w" in rights, int(offset, 16), file[0] if file else ""))
+        found.append(Mapped(start, end, "w" in rights, "x" in rights, int(offset, 16), file[0] if file else ""))
     return found
 
 
@@ -77,13 +80,16 @@ def read(file: Path, names: Collection[str] = ()) -> Image | None:
 def _parsed(content: mmap.mmap, names: Collection[str]) -> Image:
     kind, segments_at, sections_at, size, count, section_size, sections = struct.unpack_from(_HEADER, content)
     segments = [struct.unpack_from(_PROGRAM_HEADER, content, segments_at + size * each) for each in range(count)]
-    written = tuple((each[3], each[3] + each[6]) for each in segments if each[0] == _LOAD and each[1] & _WRITABLE)
+    data, code = (
+        tuple((each[3], each[3] + each[6]) for each in segments if each[0] == _LOAD and each[1] & right)
+        for right in (_WRITABLE, _EXECUTABLE)
+    )
     headers = [struct.unpack_from(_SECTION, content, sections_at + section_size * each) for each in range(sections)]
     symbols: dict[str, int] = {}
     for header in headers if names else ():
         if header[1] == _DYNAMIC_SYMBOLS:
             symbols |= _symbols(content, header, headers[header[6]], {name.encode(): name for name in names})
-    return Image(symbols, written, kind == _SHARED)
+    return Image(symbols, data, code, kind == _SHARED)
 
 
 def _symbols(
@@ -98,18 +104,20 @@ def _symbols(
             yield places[name_at], address
 
 
-def spare(file: Path, base: int, mapped: Sequence[Mapped], needed: int) -> int | None:
-    """The address of so many bytes behind a library's data, in its last page; None where there are not as many.
+def spare(file: Path, base: int, mapped: Sequence[Mapped], needed: int, *, of_code: bool = False) -> int | None:
+    """The address of so many bytes behind a library's data, or its code, in its last page; None where there are none.
 
     `base`: where the library's begin is mapped.
     """
     image = read(file)
-    if image is None or not image.written or not image.is_moved:
+    parts = () if image is None or not image.is_moved else image.code if of_code else image.data
+    if not parts:
         return None
-    end = base + max(end for _, end in image.written)
+    end = base + max(end for _, end in parts)
     page_end = -(-end // _PAGE) * _PAGE
     start = page_end - (-(-needed // 16) * 16)
-    is_there = any(each.is_writable and each.start <= start and page_end <= each.end for each in mapped)
+    fitting = (each for each in mapped if (each.is_executable if of_code else each.is_writable))
+    is_there = any(each.start <= start and page_end <= each.end for each in fitting)
     return start if start > end and is_there else None
 
 

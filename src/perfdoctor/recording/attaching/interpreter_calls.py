@@ -6,6 +6,10 @@ it puts a function and an argument into a queue, and the main thread calls it be
 lock of the allocator, of the collector or of an import in C. The function is `PyRun_SimpleString`, the argument the
 address of the words. A debugger makes this one call.
 
+Where the main thread waits in the kernel while another thread trains (Ray Train, a server), the queue is not come to.
+There the debugger calls `PyThread_start_new_thread`, which is C and needs nothing of the interpreter, with a few
+instructions of ours: they take the GIL as any foreign thread does (`PyGILState_Ensure`), and run the words.
+
 The words only start a thread, in which all else happens: the main thread may be anywhere in the program's own Python.
 """
 
@@ -13,7 +17,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -28,11 +32,14 @@ from perfdoctor.system import tool_process
 REMOTE_EXEC = 14
 _ADD, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"
 PENDING_CALL = (_ADD, _RUN)
-_QUEUE_FULL = -1
+_START, _ENSURE, _RELEASE = "PyThread_start_new_thread", "PyGILState_Ensure", "PyGILState_Release"
+OWN_THREAD = (_START, _ENSURE, _RUN, _RELEASE)
+_QUEUE_FULL = _NO_THREAD = -1
 #: Libraries that nothing unloads: Python's own, those of C and C++, and torch's, which cannot be imported twice.
 _STAYS = regex(r"lib(?:python3|c[.-]|m[.-]|stdc\+\+\.|torch_cpu\.)")
 #: The ending of the file that sys.remote_exec names.
 WORDS = ".words"
+_REMOTE_EXEC = "remote_exec"
 _REMOTE_LIMIT_S = 20.0
 _REMOTE = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 _DISABLED = "PYTHON_DISABLE_REMOTE_DEBUG"
@@ -76,7 +83,7 @@ class Injection(Struct):
 
     def withdraw(self) -> None:
         """Let the interpreter do nothing when it comes to it. Without their file the words of a pending call do so."""
-        if self.way == "remote_exec":  # it would say on the program's output that there is no such file
+        if self.way == _REMOTE_EXEC:  # it would say on the program's output that there is no such file
             _remote_exec(self.target, Path("/dev/null"))
 
 
@@ -105,7 +112,7 @@ def inject(target: Target, start: Path) -> Injection:
     assert target.python is not None
     if target.python >= (3, REMOTE_EXEC):
         _remote_exec(target, start.with_suffix(WORDS))
-        return Injection(target, "remote_exec")
+        return Injection(target, _REMOTE_EXEC)
     return _pending_call(target, words(start).encode("ascii") + b"\0")
 
 
@@ -139,25 +146,49 @@ def _do_about(said: str) -> str:
 
 
 def _pending_call(target: Target, text: bytes) -> Injection:
-    tool = debugger.find()
-    assert tool is not None
-    mapped = image.maps(target.pid)
-    files = image.files(mapped)
-    found = interpreter(target.pid, files, PENDING_CALL)
-    if not found:
-        raise without_symbols(target)
-    at, size = found[0][1], len(text)
-    address = next(_unused(target, _never_unloaded_first(files, found[0][0]), mapped, size), 0)
-    if not address:
-        raise PerfdoctorError("the program has no place for a few words", do="Record from the start: perfdoctor run")
-    image.write_at(target.pid, address, text)
-    injection = Injection(target, tool.name, 0.0, address, size)
-    called = debugger.call(tool, target.pid, at[_ADD], at[_RUN], address)
+    memory = _Memory(target, PENDING_CALL)
+    injection = memory.with_words(text)
+    called = debugger.call(memory.tool, target.pid, memory.at[_ADD], memory.at[_RUN], injection.address)
     if called.value == _QUEUE_FULL:
         injection.clear()
         raise PerfdoctorError("the interpreter's queue of calls is full", do="Try again.")
     injection.stopped_s = called.stopped_s
     return injection
+
+
+def in_own_thread(before: Injection, start: Path) -> Injection:
+    """Let a new thread of the program run the file, whose main thread waits in the kernel (waiting.py).
+
+    `before`: what that one has not come to. PerfdoctorError where it cannot be.
+    """
+    target = before.target
+    memory = _Memory(target, OWN_THREAD)
+    before.withdraw()
+    code = _own_thread(memory.at)
+    # It stays: the thread returns into it, nobody knows when.
+    address = next(memory.places(len(code), of_code=True, holding=code), 0) or memory.place(code, of_code=True)
+    # The main thread may come to the words of a pending call at any moment. They are the same ones.
+    injection = before if before.address else memory.with_words(words(start).encode("ascii") + b"\0")
+    # Memory is allocated for a thread: another one may hold the allocator's lock, and has to go on.
+    called = debugger.call(memory.tool, target.pid, memory.at[_START], address, injection.address, alone=False)
+    if called.value == _NO_THREAD:
+        raise PerfdoctorError("the program could not start a thread", do="Look at its limits: ulimit -u, pids.max.")
+    injection.way, injection.stopped_s = f"{memory.tool.name} in a thread of its own", called.stopped_s
+    return injection
+
+
+def _own_thread(at: dict[str, int]) -> bytes:
+    """A function of the address of words, for x86-64 (System V ABI): the words are run with the GIL."""
+    ensure, run, release = (at[name].to_bytes(8, "little") for name in (_ENSURE, _RUN, _RELEASE))
+    call = b"\xff\xd0"  # call rax
+    return b"".join((
+        b"\xf3\x0f\x1e\xfa", b"\x53\x41\x54\x48\x83\xec\x08",  # endbr64; push rbx; push r12; sub rsp, 8
+        b"\x48\x89\xfb",  # mov rbx, rdi
+        b"\x48\xb8", ensure, call, b"\x41\x89\xc4",  # movabs rax, …; call rax; mov r12d, eax
+        b"\x48\x89\xdf", b"\x48\xb8", run, call,  # mov rdi, rbx
+        b"\x44\x89\xe7", b"\x48\xb8", release, call,  # mov edi, r12d
+        b"\x48\x83\xc4\x08\x41\x5c\x5b\xc3",  # add rsp, 8; pop r12; pop rbx; ret
+    ))  # fmt: skip
 
 
 def without_symbols(target: Target) -> PerfdoctorError:
@@ -177,10 +208,40 @@ def _never_unloaded_first(files: dict[str, int], executable: str) -> dict[str, i
     return {file: files[file] for file in (*stay, *(each for each in files if each == executable), *libraries)}
 
 
-def _unused(target: Target, files: dict[str, int], mapped: Sequence[image.Mapped], size: int) -> Iterator[int]:
-    """Yield addresses of so many bytes that nobody uses and that are all zero."""
-    for file, base in files.items():
-        if not Path(file).name.startswith("ld-"):  # which uses its own page
-            address = image.spare(Path(f"{target.root}{file}"), base, mapped, size)
-            if address is not None and not any(image.bytes_at(target.pid, address, size) or b"1"):
-                yield address
+class _Memory:
+    """The memory of a process: `at` are the addresses of these functions of its interpreter."""
+
+    def __init__(self, target: Target, names: tuple[str, ...]) -> None:
+        tool = debugger.find()
+        if tool is None:
+            raise PerfdoctorError("neither gdb nor lldb is here", do="Install one: apt install gdb")
+        self.tool, self.target = tool, target
+        self.mapped = image.maps(target.pid)
+        files = image.files(self.mapped)
+        found = interpreter(target.pid, files, names)
+        if not found:
+            raise without_symbols(target)
+        (executable, self.at), *_ = found
+        self._files = _never_unloaded_first(files, executable)
+
+    def with_words(self, text: bytes) -> Injection:
+        """Write the words where nobody uses the memory."""
+        return Injection(self.target, self.tool.name, 0.0, self.place(text), len(text))
+
+    def place(self, content: bytes, *, of_code: bool = False) -> int:
+        """Write it where nobody uses the memory, and say where. PerfdoctorError where it cannot be."""
+        address = next(self.places(len(content), of_code=of_code), 0)
+        if not address or not image.write_at(self.target.pid, address, content):
+            raise PerfdoctorError(
+                "the program has no place for a few words", do="Record from the start: perfdoctor run"
+            )
+        return address
+
+    def places(self, size: int, *, of_code: bool = False, holding: bytes = b"") -> Iterator[int]:
+        """Yield addresses of so many bytes that nobody uses and that are all zero, or hold this already."""
+        for file, base in self._files.items():
+            if not Path(file).name.startswith("ld-"):  # which uses its own page
+                path = Path(f"{self.target.root}{file}")
+                address = image.spare(path, base, self.mapped, size, of_code=of_code)
+                if address is not None and image.bytes_at(self.target.pid, address, size) == (holding or bytes(size)):
+                    yield address

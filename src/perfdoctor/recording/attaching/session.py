@@ -9,6 +9,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,8 @@ def _attach(
             continue
         stood_still = f", which stood still for {done.injection.stopped_s:.3f} s" if done.injection.stopped_s else ""
         notify(f"attached to process {target.pid} by {done.injection.way}{stood_still}")
-    for late in attachment.await_begin(min(ANSWER_S, limit_s)):
+    said_of = partial(_said_of, notify)
+    for late in attachment.await_begin(min(ANSWER_S, limit_s), said_of):
         silent = f"ran no Python for {min(ANSWER_S, limit_s):.0f} s: it waits, or is busy in C"
         why = (
             PerfdoctorError(
@@ -114,6 +116,10 @@ def _attach(
         )
         notify(f"{why.what}. {why.do}")
     return why
+
+
+def _said_of(notify: Callable[[str], None], attached: Attached, said: str) -> None:
+    notify(f"process {attached.target.pid}: {said}")
 
 
 def _nothing(attachment: Attachment, limit_s: float) -> PerfdoctorError:

@@ -75,7 +75,7 @@ def _stop_and_go_on(pid: int) -> None:
 def is_held(pid: int) -> bool:
     """Is it held now? False where that cannot be known."""
     futex, epolls = _CALLS.get(platform.machine(), ("", ()))
-    number, *arguments = _system_call(pid, pid)
+    number, *arguments = processes.system_call(pid, pid)
     if number != futex or len(arguments) < _FUTEX_ARGUMENTS:
         return False
     address, _, expected = (int(each, 16) for each in arguments[:_FUTEX_ARGUMENTS])
@@ -94,7 +94,7 @@ def _threads_of_nsys(pid: int) -> list[int]:
 
 def _waits_for_nothing(pid: int, thread: int, epolls: tuple[str, ...]) -> bool:
     """Is the epoll that this thread waits in closed? Another file may have its number since."""
-    number, *arguments = _system_call(pid, thread)
+    number, *arguments = processes.system_call(pid, thread)
     if number not in epolls or not arguments:
         return False
     try:
@@ -103,11 +103,6 @@ def _waits_for_nothing(pid: int, thread: int, epolls: tuple[str, ...]) -> bool:
         return True
     except OSError:
         return False
-
-
-def _system_call(pid: int, thread: int) -> list[str]:
-    """The call that a thread waits in: its number, then its arguments in hexadecimal; of none, one word."""
-    return text_of(f"/proc/{pid}/task/{thread}/syscall").split() or [""]
 
 
 def _is_on_stack(pid: int, address: int) -> bool:

@@ -52,6 +52,11 @@ def command(pid: int) -> str:
     return (text_of(f"/proc/{pid}/cmdline") or "") if is_alive(pid) else ""
 
 
+def system_call(pid: int, thread: int) -> list[str]:
+    """The call that a thread waits in: its number, then its arguments in hexadecimal; of none, one word."""
+    return text_of(f"/proc/{pid}/task/{thread}/syscall").split() or [""]
+
+
 def is_stopped(pid: int) -> bool:
     """Has a signal stopped the process?"""
     stat = _stat(pid)

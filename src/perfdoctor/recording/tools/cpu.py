@@ -148,13 +148,13 @@ class _Group(Struct):
     last: dict[int, tuple[int, int]] = field(default_factory=dict)
     began: dict[int, str] = field(default_factory=dict)
 
-    def add(self, root: int, but: int = 0) -> list[_ThreadTime]:
+    def add(self, root: int, but: int = 0) -> list[ThreadTime]:
         """Count what was used since the last time, without `but` and all below it. Returns the threads there are."""
         below = _processes_below([root, *self.began], but)
         # A number may have been given to another process since.
         processes = {each: stat for each, stat in below.items() if self.began.get(each, stat[_BEGAN]) == stat[_BEGAN]}
         self.began = {each: stat[_BEGAN] for each, stat in processes.items()}
-        threads = [thread for each in processes for thread in _threads(each)]
+        threads = [thread for each in processes for thread in threads_of(each)]
         for each in threads:
             cpu_ns, delay_ns = self.last.get(each.thread, (0, 0))
             self.cpu_ns += max(each.cpu_ns - cpu_ns, 0)
@@ -165,7 +165,7 @@ class _Group(Struct):
         return threads
 
 
-class _ThreadTime(Struct, frozen=True):
+class ThreadTime(Struct, frozen=True):
     """`delay_ns`: how long it has waited for a core, ready to run."""
 
     process: int
@@ -188,7 +188,7 @@ def _processes_below(roots: Sequence[int], but: int) -> dict[int, list[str]]:
     return found
 
 
-def _threads(process: int) -> Iterator[_ThreadTime]:
+def threads_of(process: int) -> Iterator[ThreadTime]:
     for thread in _names(_PROC / str(process) / "task"):
         folder = f"{_PROC}/{process}/task/{thread}"
         stat = _numbers(f"{folder}/stat")
@@ -196,10 +196,10 @@ def _threads(process: int) -> Iterator[_ThreadTime]:
             continue
         scheduled = text_of(f"{folder}/schedstat").split()
         if len(scheduled) > 1:
-            yield _ThreadTime(process, int(thread), stat[_STATE], int(scheduled[0]), int(scheduled[1]))
+            yield ThreadTime(process, int(thread), stat[_STATE], int(scheduled[0]), int(scheduled[1]))
         else:
             ticks = int(stat[_USER_TICKS]) + int(stat[_SYSTEM_TICKS])
-            yield _ThreadTime(process, int(thread), stat[_STATE], ticks * _tick_ns(), 0)
+            yield ThreadTime(process, int(thread), stat[_STATE], ticks * _tick_ns(), 0)
 
 
 def _numbers(file: str) -> list[str]:
