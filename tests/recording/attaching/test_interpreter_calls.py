@@ -152,6 +152,15 @@ def test_a_main_thread_may_wait_in_any_way_and_as_often_as_somebody_attaches(tmp
         assert program.output == "begun\n"
 
 
+@pytest.mark.skipif(not shutil.which("gdb"), reason="no gdb")
+def test_a_main_thread_that_has_gone_on_meanwhile_is_not_called_into(tmp_path: Path) -> None:
+    start, mark = _words(tmp_path)
+    with running(tmp_path, "print('begun', flush=True)\nwhile True: pass") as program:
+        with pytest.raises(PerfdoctorError, match="has gone on meanwhile"):
+            interpreter_calls.in_own_thread(Injection(_target(program), "none"), start)
+        assert (program.is_alive, mark.exists()) == (True, False)
+
+
 def _threads(program: Running) -> list[str]:
     return os.listdir(f"/proc/{program.pid}/task")  # noqa: PTH208 the names alone
 
@@ -209,8 +218,8 @@ def test_a_debugger_that_is_killed_lets_the_program_run(tmp_path: Path, monkeypa
     # a call that is made only after a while, in which the program stands still
     words = debugger.Debugger.words
 
-    def slow(self: debugger.Debugger, pid: int, address: int, arguments: tuple[int, ...], *, alone: bool) -> list[str]:
-        made = words(self, pid, address, arguments, alone=alone)
+    def slow(self: debugger.Debugger, pid: int, address: int, arguments: tuple[int, ...], only_if: str) -> list[str]:
+        made = words(self, pid, address, arguments, only_if)
         at = made.index("-p") + 2
         return [*made[:at], "-ex", "shell sleep 30", *made[at:]]
 
@@ -253,8 +262,8 @@ def test_why_a_call_failed_is_said_and_for_how_long_the_program_stood_still(
 ) -> None:
     words = debugger.Debugger.words
 
-    def failing(self: debugger.Debugger, *rest: Any, alone: bool) -> list[str]:
-        return [each.replace("print ", "print nowhere + ") for each in words(self, *rest, alone=alone)]
+    def failing(self: debugger.Debugger, *rest: Any) -> list[str]:
+        return [each.replace("print ", "print nowhere + ") for each in words(self, *rest)]
 
     monkeypatch.setattr(debugger.Debugger, "words", failing)
     with running(tmp_path, _BUSY) as program:
@@ -286,8 +295,8 @@ def test_a_debugger_that_holds_the_program_too_long_is_ended_and_the_time_is_sai
 ) -> None:
     words = debugger.Debugger.words
 
-    def slow(self: debugger.Debugger, *rest: Any, alone: bool) -> list[str]:
-        made = words(self, *rest, alone=alone)
+    def slow(self: debugger.Debugger, *rest: Any) -> list[str]:
+        made = words(self, *rest)
         at = made.index("-p") + 2
         return [*made[:at], "-ex", "shell sleep 30", *made[at:]]
 

@@ -31,6 +31,8 @@ _POLL_S = 0.000_5
 #: A signal that is under way when a debugger is killed comes within a scheduler's turn.
 _LEFT_STOPPED_S = 0.3
 _TRACED = "t"
+#: Instead of what the function would return.
+NOT_CALLED = -2
 _RESULT = regex(r"^(?:\(int\) )?\$\w+ = (-?\d+)$", 8)  # MULTILINE
 _REFUSED = regex(r"Operation not permitted|Permission denied|not permitted|ptrace: ")
 _VERSION = regex(r"GNU gdb .*?(\d+\.\d+)\S*$", 8)  # MULTILINE
@@ -48,13 +50,14 @@ class Debugger(Struct, frozen=True):
     name: str
     path: str
 
-    def words(self, pid: int, address: int, arguments: Sequence[int], *, alone: bool) -> list[str]:
+    def words(self, pid: int, address: int, arguments: Sequence[int], only_if: str = "") -> list[str]:
         """The command that calls the function at this address, with numbers, and prints the int that it returns.
 
-        `alone`: the program's other threads stand still meanwhile. lldb lets them run when it takes longer.
+        `only_if`: as `call` has it.
         """
         kinds = ", ".join(["unsigned long"] * len(arguments))
         call = f"((int (*)({kinds})){address})({', '.join(map(str, arguments))})"
+        call = f"({only_if}) ? {call} : {NOT_CALLED}" if only_if else call
         if self.name == "lldb":
             return [
                 self.path, "--no-lldbinit", "--batch", "-O", "settings set target.preload-symbols false",
@@ -68,7 +71,7 @@ class Debugger(Struct, frozen=True):
             self.path, "-nx", "-batch", "-readnever", *(word for each in before for word in ("-iex", f"set {each}")),
             "-iex", "handle all nostop noprint pass", "-iex", "handle SIGINT nostop noprint pass",
             f"/proc/{pid}/exe", "-p", str(pid),
-            "-ex", f"set scheduler-locking {'on' if alone else 'off'}", "-ex", f"print {call}", "-ex", "detach",
+            "-ex", f"set scheduler-locking {'off' if only_if else 'on'}", "-ex", f"print {call}", "-ex", "detach",
         ]  # fmt: skip
 
 
@@ -141,14 +144,15 @@ def version_of(said: str) -> str:
 
 
 def call(
-    debugger: Debugger, pid: int, address: int, *arguments: int, alone: bool = True, limit_s: float = LIMIT_S
+    debugger: Debugger, pid: int, address: int, *arguments: int, only_if: str = "", limit_s: float = LIMIT_S
 ) -> Called:
     """Call the function at this address. PerfdoctorError where that fails; the process runs on in any case.
 
-    `alone`: the program's other threads stand still meanwhile; a function that may wait for one of them lets them run.
+    `only_if`: an expression of gdb about the registers of the main thread, without which NOT_CALLED is the value. Other
+    threads run meanwhile, for which the function may wait; without an expression they stand still.
     """
     was_stopped = is_stopped(pid)
-    process = _started(debugger, debugger.words(pid, address, arguments, alone=alone))
+    process = _started(debugger, debugger.words(pid, address, arguments, only_if))
     still = _Standstill(pid)
     try:
         has_ended = _has_ended(process, still, limit_s)

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
-from perfdoctor.recording.attaching import debugger, image
+from perfdoctor.recording.attaching import debugger, image, waiting
 from perfdoctor.recording.attaching.target import Target, interpreter
 from perfdoctor.system import tool_process
 
@@ -163,6 +163,8 @@ def in_own_thread(before: Injection, start: Path) -> Injection:
     """
     target = before.target
     memory = _Memory(target, OWN_THREAD)
+    if memory.tool.name != "gdb":
+        raise PerfdoctorError(f"{memory.tool.name} does not say whether a thread waits", do="Install gdb.")
     before.withdraw()
     code = _own_thread(memory.at)
     # It stays: the thread returns into it, nobody knows when.
@@ -170,7 +172,11 @@ def in_own_thread(before: Injection, start: Path) -> Injection:
     # The main thread may come to the words of a pending call at any moment. They are the same ones.
     injection = before if before.address else memory.with_words(words(start).encode("ascii") + b"\0")
     # Memory is allocated for a thread: another one may hold the allocator's lock, and has to go on.
-    called = debugger.call(memory.tool, target.pid, memory.at[_START], address, injection.address, alone=False)
+    called = debugger.call(
+        memory.tool, target.pid, memory.at[_START], address, injection.address, only_if=waiting.IN_REGISTERS
+    )
+    if called.value == debugger.NOT_CALLED:
+        raise PerfdoctorError("its main thread has gone on meanwhile", do="Try again.")
     if called.value == _NO_THREAD:
         raise PerfdoctorError("the program could not start a thread", do="Look at its limits: ulimit -u, pids.max.")
     injection.way, injection.stopped_s = f"{memory.tool.name} in a thread of its own", called.stopped_s

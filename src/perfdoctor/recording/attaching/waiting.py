@@ -14,6 +14,12 @@ _WAITS = frozenset((35, 230, 7, 271, 23, 270, 232, 281, 441, 61, 247, 34, 45, 47
 #: futex(2) waits for locks, semaphores and conditions alike. glibc waits for its own locks, that of the allocator among
 #: them, by FUTEX_WAIT, for semaphores and conditions, as Python's locks are, by FUTEX_WAIT_BITSET.
 _FUTEX, _OPERATION, _WAIT_BITSET = 202, 127, 9
+#: The same, of the registers of a thread that a debugger has stopped: the number of the call, -1 outside of one, and
+#: its second argument.
+IN_REGISTERS = " || ".join((
+    f"$orig_rax == {_FUTEX} && ($rsi & {_OPERATION}) == {_WAIT_BITSET}",
+    *(f"$orig_rax == {each}" for each in sorted(_WAITS)),
+))  # fmt: skip
 #: A thread that trains uses more of a core than this; one that watches or writes a log now and then does not.
 _LEAST_SHARE = 0.05
 
