@@ -22,6 +22,7 @@ import json
 import math
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -310,12 +311,14 @@ def _watched(
         [sys.executable, "-m", "perfdoctor", "watch", *words, "--", *command],
         cwd=folder, env={**os.environ, "WORKERS": str(workers)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     ) as process:  # fmt: skip
-        while process.poll() is None:
-            time.sleep(1)
-            with contextlib.suppress(PerfdoctorError):
-                if document.read(folder / "run").hang is not None:
-                    process.terminate()
-                    break
+        try:
+            while process.poll() is None:
+                time.sleep(1)
+                with contextlib.suppress(PerfdoctorError):
+                    if document.read(folder / "run").hang is not None:
+                        break
+        finally:
+            process.terminate()  # also where this is ended itself: the program would take a core for ever
     return document.read(folder / "run")
 
 
@@ -456,6 +459,7 @@ def main() -> None:
         each.add_argument("--runs", type=int, default=100 if name == "even" else 1000)
         each.add_argument("--only", default="")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     begun = time.monotonic()
     for line in globals()[given.kind](given):
         print(line, flush=True)

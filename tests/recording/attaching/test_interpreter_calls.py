@@ -161,6 +161,13 @@ def test_a_main_thread_that_has_gone_on_meanwhile_is_not_called_into(tmp_path: P
         assert (program.is_alive, mark.exists()) == (True, False)
 
 
+def test_on_another_processor_no_code_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "system_call", lambda *_: ["230", "0x0"])
+    assert waiting.main_thread_waits(1)
+    monkeypatch.setattr(waiting.platform, "machine", lambda: "aarch64")
+    assert not waiting.main_thread_waits(1)
+
+
 def _threads(program: Running) -> list[str]:
     return os.listdir(f"/proc/{program.pid}/task")  # noqa: PTH208 the names alone
 

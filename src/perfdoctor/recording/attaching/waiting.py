@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Collection
 
@@ -25,9 +26,9 @@ _LEAST_SHARE = 0.05
 
 
 def main_thread_waits(pid: int) -> bool:
-    """Does it wait in the kernel, and hold no lock of the C library?"""
+    """Does it wait in the kernel, and hold no lock of the C library? Not known of other processors than x86-64."""
     number, *arguments = system_call(pid, pid)
-    if not number.isdecimal():  # it is running
+    if platform.machine() != "x86_64" or not number.isdecimal():  # "running"
         return False
     if int(number) == _FUTEX and len(arguments) > 1:
         return int(arguments[1], 16) & _OPERATION == _WAIT_BITSET
