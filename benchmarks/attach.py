@@ -5,7 +5,7 @@
 programs: each is recorded by `run`, by a window of `watch`, and, started plainly, attached to: steps, their length, and the first
 finding of each, without the rules that need the steps of the whole run, which nobody sees who comes later. asleep, busy: what becomes of a program
 whose main thread sleeps, and of one that spends its steps in one call of C. often: one program is attached to so many times in
-a row; its memory, its modules, and what it prints against the same program alone. killed: the debugger is killed at a
+a row; its memory, its modules, and what it prints against the same program alone. killed: what makes the call is killed at a
 random moment while the program is stopped. pythons: each `--python` with torch is attached to once.
 """
 
@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.recording.attaching import debugger, image, session
+from perfdoctor.recording.attaching import calling, image, session
 from perfdoctor.recording.attaching.attachment import Attachment
 from perfdoctor.recording.attaching.target import inspect, interpreter
 from perfdoctor.recording.tools import torch_profiler
@@ -276,27 +276,25 @@ def _resident(pid: int) -> float:
 
 
 def _killed(given: argparse.Namespace, folder: Path) -> Iterator[str]:
-    tool = debugger.find()
-    assert tool is not None
     deaths = kills = 0
     for _ in range(given.kills):
         with _running([sys.executable, "-c", _ENDLESS], folder, until="begun") as (process, _output):
             target = inspect(process.pid)
             assert target is not None
             at = interpreter(target.pid, image.files(image.maps(target.pid)), ("Py_AddPendingCall", "Py_IsInitialized"))
-            killer = threading.Thread(target=_kill_debugger, args=(process.pid,))
+            killer = threading.Thread(target=_kill_caller, args=(process.pid,))
             killer.start()
             try:  # without a function to run: nothing is queued, and the call is as long
-                debugger.call(tool, target.pid, at[0][1]["Py_IsInitialized"], 0)
+                calling.call(target.pid, at[0][1]["Py_IsInitialized"], 0)
             except PerfdoctorError:
                 kills += 1
             killer.join()
             time.sleep(0.05)
             deaths += process.poll() is not None
-    yield f"{kills} debuggers killed while the program was stopped: {deaths} programs died"
+    yield f"{kills} callers killed while the program was stopped: {deaths} programs died"
 
 
-def _kill_debugger(pid: int) -> None:
+def _kill_caller(pid: int) -> None:
     status = Path(f"/proc/{pid}/status")
     until = time.monotonic() + 5
     while time.monotonic() < until:
@@ -304,7 +302,7 @@ def _kill_debugger(pid: int) -> None:
             (line.split()[1] for line in status.read_text().splitlines() if line.startswith("TracerPid")), "0"
         )
         if tracer != "0":
-            time.sleep(random.uniform(0, 0.06))
+            time.sleep(random.uniform(0, 0.001))
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(tracer), signal.SIGKILL)
             return

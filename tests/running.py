@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,16 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.recording.attaching import calling
+
 _LONGEST_S = 60.0
 
 
-def needs_gdb() -> None:
-    """Skips the test without gdb, or where no process may be attached to; fails it where PERFDOCTOR_REQUIRE_GDB is set."""
-    if sys.platform == "linux" and (os.environ.get("PERFDOCTOR_GDB") or shutil.which("gdb")):
-        return
-    if os.environ.get("PERFDOCTOR_REQUIRE_GDB"):
-        pytest.fail("no gdb: apt install gdb")
-    pytest.skip("no gdb: apt install gdb")
+def needs_ptrace() -> None:
+    """Skips the test where no function can be called in a running program."""
+    if not calling.is_possible():
+        pytest.skip("Linux on x86-64 alone")
 
 
 class Running:

@@ -1,6 +1,6 @@
 """`perfdoctor attach` on trainings that were started plainly: is what it finds right, and is nothing left behind?
 
-With the real gdb and the torch of PERFDOCTOR_TORCH_PYTHON.
+With the torch of PERFDOCTOR_TORCH_PYTHON.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
-from running import Running, awaited, needs_gdb, running
+from running import Running, awaited, needs_ptrace, running
 from torch_python import torch_python
 
 _TRAINING = """
@@ -59,8 +59,8 @@ _ASLEEP = "import time, torch; print('begun', flush=True); time.sleep(100)"
 
 
 @pytest.fixture(autouse=True)
-def _gdb() -> None:
-    needs_gdb()
+def _ptrace() -> None:
+    needs_ptrace()
 
 
 def _attach(program: Running, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -184,14 +184,14 @@ def test_beside_a_main_thread_that_waits_another_one_is_started_and_that_is_said
             raise PerfdoctorError("no thread", do="Try again.")
         assert (before, start.exists()) == (beside.injection, True)
         beside.started.touch()
-        return Injection(before.target, "gdb in a thread of its own", 0.25)
+        return Injection(before.target, "ptrace in a thread of its own", 0.25)
 
     monkeypatch.setattr(attaching.interpreter_calls, "in_own_thread", started)
     said: list[tuple[Attached, str]] = []
     late = attachment.await_begin(0.5, lambda *each: said.append(each))
     assert late == ([beside, asleep] if fails else [asleep])
     assert said == [(beside, "its main thread waits, and no other one could be started: no thread. Try again."
-                     if fails else "its main thread waits: attached by gdb in a thread of its own, in 0.250 s")]  # fmt: skip
+                     if fails else "its main thread waits: attached by ptrace in a thread of its own, in 0.250 s")]  # fmt: skip
 
 
 def test_a_window_is_over_when_each_process_has_ended_or_left(attachment: Attachment, processes) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from running import awaited, running
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.recording.attaching import checks, debugger, image, ranks
+from perfdoctor.recording.attaching import checks, image, ranks
 from perfdoctor.recording.attaching.target import Target, inspect
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has /proc")
@@ -71,46 +71,12 @@ def test_a_program_that_refuses_remote_code_is_left_alone(switched_off: str) -> 
     assert "sys.remote_exec is switched off" in _what(replace(_own(), **given))
 
 
-def test_without_a_debugger_the_remedy_is_to_install_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("PERFDOCTOR_GDB", raising=False)
-    monkeypatch.delenv("PERFDOCTOR_LLDB", raising=False)
-    assert "apt install gdb" in _what(replace(_own(), python=(3, 11)))
-
-
-@pytest.mark.parametrize(
-    ("flags", "line", "has_lldb", "said"),
-    [
-        ("fpu amx_tile", "GNU gdb (Ubuntu 12.1-0ubuntu1~22.04) 12.1", False, "gdb 12.1 cannot call functions on this"),
-        ("fpu amx_tile", "GNU gdb (GDB) Red Hat Enterprise Linux 10.2-10.el8", False, "gdb 10.2 cannot call functions"),
-        ("fpu amx_tile", "GNU gdb (Debian 13.1-3) 13.1", True, ""),
-        ("fpu amx_tile", "GNU gdb (GDB) Fedora Linux 14.2-1.fc39", False, ""),
-        ("fpu amx_tile", "GNU gdb (GDB) 15.0.50.20230919-git", False, ""),
-        ("fpu amx_tile", "a gdb of our own", False, ""),
-        ("fpu avx512f", "GNU gdb (Debian 13.1-3) 13.1", False, ""),
-    ],
-)
-def test_a_gdb_that_is_too_old_for_the_processor_touches_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, line: str, has_lldb: bool, said: str
-) -> None:
-    gdb, processors = tmp_path / "gdb", tmp_path / "cpuinfo"
-    gdb.write_text(f"#!/bin/sh\necho '{line}'\necho 'Copyright (C) 2022'\n")
-    gdb.chmod(0o755)
-    processors.write_text(f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t:\n\nprocessor\t: 1\n")
-    monkeypatch.setattr(debugger, "_PROCESSORS", str(processors))
-    monkeypatch.setattr(checks, "interpreter", lambda *_: [("libpython", {})])
-    monkeypatch.setenv("PERFDOCTOR_GDB", str(gdb))
-    monkeypatch.setenv("PERFDOCTOR_LLDB", "/bin/lldb" if has_lldb else "")
-    monkeypatch.setattr(debugger.shutil, "which", lambda _: None)
-    what = _what(replace(_own(), python=(3, 11)))
-    assert what.startswith(said) if said else not what
-    assert "gdb 14 or newer" in what or not said
-    found = debugger.find()
-    assert (found and found.name) == ("lldb" if has_lldb else None if said else "gdb")
+def test_on_another_processor_nothing_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks.platform, "machine", lambda: "aarch64")
+    assert "x86-64 alone, and this is aarch64" in _what(replace(_own(), python=(3, 11)))
 
 
 def test_a_python_without_names_of_its_functions_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debugger, "find", lambda: debugger.Debugger("gdb", "/usr/bin/gdb"))
     monkeypatch.setattr(checks, "interpreter", lambda *_: [])
     assert "does not say where its functions are" in _what(replace(_own(), python=(3, 11)))
 

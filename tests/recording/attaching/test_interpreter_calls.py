@@ -1,4 +1,4 @@
-"""Does a running interpreter run our words at a safe point, and does the program notice none of it? With the real gdb."""
+"""Does a running interpreter run our words at a safe point, and does the program notice none of it?"""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from running import Running, awaited, needs_gdb, running
+from running import Running, awaited, needs_ptrace, running
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.recording.attaching import debugger, image, interpreter_calls, waiting
+from perfdoctor.recording.attaching import calling, image, interpreter_calls, waiting
 from perfdoctor.recording.attaching.interpreter_calls import Injection
 from perfdoctor.recording.attaching.target import Target, inspect
-from perfdoctor.recording.launch.processes import is_stopped
 
 _BUSY = """
 import signal, sys, threading, time
@@ -66,8 +64,8 @@ if sys.argv[1] == "soon":
 
 
 @pytest.fixture(autouse=True)
-def _gdb() -> None:
-    needs_gdb()
+def _ptrace() -> None:
+    needs_ptrace()
 
 
 def _words(folder: Path) -> tuple[Path, Path]:
@@ -152,7 +150,6 @@ def test_a_main_thread_may_wait_in_any_way_and_as_often_as_somebody_attaches(tmp
         assert program.output == "begun\n"
 
 
-@pytest.mark.skipif(not shutil.which("gdb"), reason="no gdb")
 def test_a_main_thread_that_has_gone_on_meanwhile_is_not_called_into(tmp_path: Path) -> None:
     start, mark = _words(tmp_path)
     with running(tmp_path, "print('begun', flush=True)\nwhile True: pass") as program:
@@ -164,7 +161,7 @@ def test_a_main_thread_that_has_gone_on_meanwhile_is_not_called_into(tmp_path: P
 def test_on_another_processor_no_code_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "system_call", lambda *_: ["230", "0x0"])
     assert waiting.main_thread_waits(1)
-    monkeypatch.setattr(waiting.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(calling.platform, "machine", lambda: "aarch64")
     assert not waiting.main_thread_waits(1)
 
 
@@ -217,116 +214,6 @@ def test_ctrl_c_reaches_the_program_while_it_is_attached_to(tmp_path: Path) -> N
         assert "KeyboardInterrupt" in program.output
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="no debugger is used")
-def test_a_debugger_that_is_killed_lets_the_program_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed before it calls: in the call itself, which lasts a millisecond, it takes the program with it."""
-    tool = debugger.find()
-    assert tool is not None
-    # a call that is made only after a while, in which the program stands still
-    words = debugger.Debugger.words
-
-    def slow(self: debugger.Debugger, pid: int, address: int, arguments: tuple[int, ...], only_if: str) -> list[str]:
-        made = words(self, pid, address, arguments, only_if)
-        at = made.index("-p") + 2
-        return [*made[:at], "-ex", "shell sleep 30", *made[at:]]
-
-    monkeypatch.setattr(debugger.Debugger, "words", slow)
-    start, mark = _words(tmp_path)
-    with running(tmp_path, _BUSY) as program:
-        killer = threading.Thread(target=_kill_tracer, args=(program.pid,))
-        killer.start()
-        with pytest.raises(PerfdoctorError, match="could not call into the program"):
-            _inject(program, start)
-        killer.join()
-        assert awaited(lambda: not is_stopped(program.pid), 5)
-        assert program.end() == 7
-        assert not mark.exists()
-
-
-def _kill_tracer(pid: int) -> None:
-    def tracer() -> int:
-        found = inspect(pid)
-        return found.tracer if found else 0
-
-    awaited(lambda: tracer() > 0, 20)
-    os.kill(tracer(), signal.SIGKILL)
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="no debugger is used")
-def test_a_debugger_that_hangs_is_ended_and_the_program_runs_on(tmp_path: Path) -> None:
-    fake = tmp_path / "gdb"
-    fake.write_text("#!/bin/sh\nexec sleep 100\n")
-    fake.chmod(0o755)
-    with running(tmp_path, _BUSY) as program:
-        with pytest.raises(PerfdoctorError, match="did not end in time"):
-            debugger.call(debugger.Debugger("gdb", str(fake)), program.pid, 0, limit_s=0.3)
-        assert program.end() == 7
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="no debugger is used")
-def test_why_a_call_failed_is_said_and_for_how_long_the_program_stood_still(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = debugger.Debugger.words
-
-    def failing(self: debugger.Debugger, *rest: Any) -> list[str]:
-        return [each.replace("print ", "print nowhere + ") for each in words(self, *rest)]
-
-    monkeypatch.setattr(debugger.Debugger, "words", failing)
-    with running(tmp_path, _BUSY) as program:
-        with pytest.raises(PerfdoctorError, match=r"No symbol .*; the program stood still for \d\.\d{3} s "):
-            _inject(program, _words(tmp_path)[0])
-        assert program.end() == 7
-
-
-@pytest.mark.parametrize(
-    ("output", "reason"),
-    [
-        (
-            "0x7f in poll ()\nCouldn't write extended state status: Bad address.\n[Inferior 1 (process 7) detached]\n",
-            "Couldn't write extended state status: Bad address",
-        ),
-        ("No symbol.\nwarning: odd\n[Thread debugging]\n", "No symbol"),
-        ("warning: odd\n[Inferior 1 (process 7) detached]\n", "warning: odd"),
-        ("error: no\nProcess 7 detached\n", "error: no"),
-        ("", ""),
-    ],
-)
-def test_the_reason_is_the_last_line_that_says_one(output: str, reason: str) -> None:
-    assert debugger._reason(output) == reason
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="no debugger is used")
-def test_a_debugger_that_holds_the_program_too_long_is_ended_and_the_time_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = debugger.Debugger.words
-
-    def slow(self: debugger.Debugger, *rest: Any) -> list[str]:
-        made = words(self, *rest)
-        at = made.index("-p") + 2
-        return [*made[:at], "-ex", "shell sleep 30", *made[at:]]
-
-    monkeypatch.setattr(debugger.Debugger, "words", slow)
-    monkeypatch.setattr(debugger, "_GRACE_S", 0.3)
-    tool = debugger.find()
-    assert tool is not None
-    with running(tmp_path, _BUSY) as program:
-        with pytest.raises(PerfdoctorError, match=r"did not end in time, and was ended; the program stood still for"):
-            debugger.call(tool, program.pid, 0, limit_s=1)
-        assert program.end() == 7
-
-
-def test_what_gdb_says_of_a_refusal_is_a_reason_and_a_remedy(tmp_path: Path) -> None:
-    fake = tmp_path / "gdb"
-    fake.write_text("#!/bin/sh\necho 'ptrace: Operation not permitted.'\n")
-    fake.chmod(0o755)
-    with running(tmp_path, _BUSY) as program:
-        with pytest.raises(PerfdoctorError, match="forbids ptrace") as error:
-            debugger.call(debugger.Debugger("gdb", str(fake)), program.pid, 0)
-        assert "--cap-add=SYS_PTRACE" in error.value.do
-
-
 def test_the_words_lie_where_nothing_is_unloaded_though_a_plugin_is_mapped_lower() -> None:
     """An interpreter that comes to them late, or never, keeps their address."""
     files = {
@@ -338,7 +225,7 @@ def test_the_words_lie_where_nothing_is_unloaded_though_a_plugin_is_mapped_lower
     assert found == [4, 5, 7, 8, 10, 11, 1, 2, 3, 9]
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="no debugger is used")
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="sys.remote_exec is used")
 def test_a_library_that_a_program_loads_itself_gets_no_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "libcompiled.so"
     shutil.copy(_ctypes.__file__, own)
@@ -420,18 +307,18 @@ def test_without_symbols_or_a_place_for_the_words_nothing_is_done(
         assert program.is_alive
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="no debugger is used")
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="sys.remote_exec is used")
 def test_where_the_interpreter_takes_no_more_calls_its_memory_is_as_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     addresses: list[int] = []
 
-    def full(_: object, pid: int, __: int, ___: int, address: int) -> debugger.Called:
+    def full(pid: int, _: int, __: int, address: int) -> calling.Called:
         assert any(image.bytes_at(pid, address, 16))
         addresses.append(address)
-        return debugger.Called(interpreter_calls._QUEUE_FULL, 0.0)
+        return calling.Called(interpreter_calls._QUEUE_FULL, 0.0)
 
-    monkeypatch.setattr(interpreter_calls.debugger, "call", full)
+    monkeypatch.setattr(interpreter_calls.calling, "call", full)
     with running(tmp_path, _BUSY) as program:
         with pytest.raises(PerfdoctorError, match="queue of calls is full"):
             _inject(program, _words(tmp_path)[0])

@@ -168,7 +168,7 @@ def test_a_kernel_without_pressure_and_schedstat_counts_in_ticks_and_a_thread_th
         folder.mkdir(parents=True)
         (folder / "stat").write_text(stat)
     monkeypatch.setattr(cpu, "_PROC", tmp_path)
-    (thread,) = cpu._threads(5)
+    (thread,) = cpu.threads_of(5)
     assert (thread.process, thread.thread, thread.state, thread.delay_ns) == (5, 7, "R", 0)
     assert thread.cpu_ns == 42 * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     assert cpu._pressure_ns() == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import stat
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
@@ -12,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.recording.attaching import debugger, image
+from perfdoctor.recording.attaching import calling, image
 from perfdoctor.recording.attaching.interpreter_calls import PENDING_CALL, REMOTE_EXEC, without_symbols
 from perfdoctor.recording.attaching.target import Target, inspect, interpreter
 from perfdoctor.recording.launch.processes import name_of
@@ -48,7 +49,7 @@ def _program(target: Target) -> Iterator[tuple[str, str]]:
     if target.state in "ZX":
         yield f"{_who(target)} has ended", "Give one that runs."
     elif target.is_pypy:
-        yield f"{_who(target)} runs in PyPy, into which no debugger can call", "Run it with CPython."
+        yield f"{_who(target)} runs in PyPy, which has no such functions as CPython", "Run it with CPython."
     elif target.python is None:
         if not target.environment:  # nothing of it may be read, not even which program it runs
             yield from _permission(target)
@@ -168,17 +169,11 @@ def _way(target: Target) -> Iterator[tuple[str, str]]:
                 "sys.remote_exec is switched off there",
                 f"Start it without {_SWITCHED_OFF[0]} and -X {_SWITCHED_OFF[1]}.",
             )
-    elif debugger.find() is None:
-        if version := debugger.too_old_one():
-            yield (
-                f"gdb {version} cannot call functions on this processor (AMX)",
-                "Install gdb 14 or newer, and name it by PERFDOCTOR_GDB.",
-            )
-        else:
-            yield (
-                f"neither gdb nor lldb is here, and Python {'.'.join(map(str, target.python))} needs one of them",
-                "Install one: apt install gdb, or set PERFDOCTOR_GDB. Python 3.14 and newer needs none.",
-            )
+    elif not calling.is_possible():
+        yield (
+            f"functions of a running program are called on Linux with x86-64 alone, and this is {platform.machine()}",
+            "Python 3.14 and newer needs no such call. " + _FROM_START,
+        )
     elif not interpreter(target.pid, image.files(image.maps(target.pid)), PENDING_CALL):
         error = without_symbols(target)
         yield error.what, error.do

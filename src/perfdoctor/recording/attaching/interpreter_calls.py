@@ -4,11 +4,11 @@ Python 3.14 and newer does it itself: `sys.remote_exec` (PEP 768) names a file, 
 next instruction of bytecode. Older ones have `Py_AddPendingCall`, which may be called at any moment and in any thread:
 it puts a function and an argument into a queue, and the main thread calls it between two instructions, when it holds no
 lock of the allocator, of the collector or of an import in C. The function is `PyRun_SimpleString`, the argument the
-address of the words. A debugger makes this one call.
+address of the words. This one call is made by ptrace (`calling.py`).
 
 Where the main thread waits in the kernel while another thread trains (Ray Train, a server), the queue is not come to.
-There the debugger calls `PyThread_start_new_thread`, which is C and needs nothing of the interpreter, with a few
-instructions of ours: they take the GIL as any foreign thread does (`PyGILState_Ensure`), and run the words.
+There `PyThread_start_new_thread` is called, which is C and needs nothing of the interpreter, with a few instructions of
+ours: they take the GIL as any foreign thread does (`PyGILState_Ensure`), and run the words.
 
 The words only start a thread, in which all else happens: the main thread may be anywhere in the program's own Python.
 """
@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.patterns import regex
-from perfdoctor.recording.attaching import debugger, image, waiting
+from perfdoctor.recording.attaching import calling, image, waiting
 from perfdoctor.recording.attaching.target import Target, interpreter
 from perfdoctor.system import tool_process
 
@@ -39,7 +39,7 @@ _QUEUE_FULL = _NO_THREAD = -1
 _STAYS = regex(r"lib(?:python3|c[.-]|m[.-]|stdc\+\+\.|torch_cpu\.)")
 #: The ending of the file that sys.remote_exec names.
 WORDS = ".words"
-_REMOTE_EXEC = "remote_exec"
+_REMOTE_EXEC, _PTRACE = "remote_exec", "ptrace"
 _REMOTE_LIMIT_S = 20.0
 _REMOTE = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 _DISABLED = "PYTHON_DISABLE_REMOTE_DEBUG"
@@ -148,7 +148,7 @@ def _do_about(said: str) -> str:
 def _pending_call(target: Target, text: bytes) -> Injection:
     memory = _Memory(target, PENDING_CALL)
     injection = memory.with_words(text)
-    called = debugger.call(memory.tool, target.pid, memory.at[_ADD], memory.at[_RUN], injection.address)
+    called = calling.call(target.pid, memory.at[_ADD], memory.at[_RUN], injection.address)
     if called.value == _QUEUE_FULL:
         injection.clear()
         raise PerfdoctorError("the interpreter's queue of calls is full", do="Try again.")
@@ -163,23 +163,18 @@ def in_own_thread(before: Injection, start: Path) -> Injection:
     """
     target = before.target
     memory = _Memory(target, OWN_THREAD)
-    if memory.tool.name != "gdb":
-        raise PerfdoctorError(f"{memory.tool.name} does not say whether a thread waits", do="Install gdb.")
     before.withdraw()
     code = _own_thread(memory.at)
     # It stays: the thread returns into it, nobody knows when.
     address = next(memory.places(len(code), of_code=True, holding=code), 0) or memory.place(code, of_code=True)
     # The main thread may come to the words of a pending call at any moment. They are the same ones.
     injection = before if before.address else memory.with_words(words(start).encode("ascii") + b"\0")
-    # Memory is allocated for a thread: another one may hold the allocator's lock, and has to go on.
-    called = debugger.call(
-        memory.tool, target.pid, memory.at[_START], address, injection.address, only_if=waiting.IN_REGISTERS
-    )
-    if called.value == debugger.NOT_CALLED:
+    called = calling.call(target.pid, memory.at[_START], address, injection.address, waits=waiting.WAITS)
+    if called.value is None:
         raise PerfdoctorError("its main thread has gone on meanwhile", do="Try again.")
     if called.value == _NO_THREAD:
         raise PerfdoctorError("the program could not start a thread", do="Look at its limits: ulimit -u, pids.max.")
-    injection.way, injection.stopped_s = f"{memory.tool.name} in a thread of its own", called.stopped_s
+    injection.way, injection.stopped_s = f"{_PTRACE} in a thread of its own", called.stopped_s
     return injection
 
 
@@ -218,10 +213,7 @@ class _Memory:
     """The memory of a process: `at` are the addresses of these functions of its interpreter."""
 
     def __init__(self, target: Target, names: tuple[str, ...]) -> None:
-        tool = debugger.find()
-        if tool is None:
-            raise PerfdoctorError("neither gdb nor lldb is here", do="Install one: apt install gdb")
-        self.tool, self.target = tool, target
+        self.target = target
         self.mapped = image.maps(target.pid)
         files = image.files(self.mapped)
         found = interpreter(target.pid, files, names)
@@ -232,7 +224,7 @@ class _Memory:
 
     def with_words(self, text: bytes) -> Injection:
         """Write the words where nobody uses the memory."""
-        return Injection(self.target, self.tool.name, 0.0, self.place(text), len(text))
+        return Injection(self.target, _PTRACE, 0.0, self.place(text), len(text))
 
     def place(self, content: bytes, *, of_code: bool = False) -> int:
         """Write it where nobody uses the memory, and say where. PerfdoctorError where it cannot be."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Collection
 
+from perfdoctor.recording.attaching import calling
 from perfdoctor.recording.launch.processes import system_call
 from perfdoctor.recording.tools.cpu import threads_of
 
@@ -15,12 +15,8 @@ _WAITS = frozenset((35, 230, 7, 271, 23, 270, 232, 281, 441, 61, 247, 34, 45, 47
 #: futex(2) waits for locks, semaphores and conditions alike. glibc waits for its own locks, that of the allocator among
 #: them, by FUTEX_WAIT, for semaphores and conditions, as Python's locks are, by FUTEX_WAIT_BITSET.
 _FUTEX, _OPERATION, _WAIT_BITSET = 202, 127, 9
-#: The same, of the registers of a thread that a debugger has stopped: the number of the call, -1 outside of one, and
-#: its second argument.
-IN_REGISTERS = " || ".join((
-    f"$orig_rax == {_FUTEX} && ($rsi & {_OPERATION}) == {_WAIT_BITSET}",
-    *(f"$orig_rax == {each}" for each in sorted(_WAITS)),
-))  # fmt: skip
+#: The same for `calling.call`.
+WAITS = {"calls": sorted(_WAITS), "futex": [_FUTEX, _OPERATION, _WAIT_BITSET]}
 #: A thread that trains uses more of a core than this; one that watches or writes a log now and then does not.
 _LEAST_SHARE = 0.05
 
@@ -28,7 +24,7 @@ _LEAST_SHARE = 0.05
 def main_thread_waits(pid: int) -> bool:
     """Does it wait in the kernel, and hold no lock of the C library? Not known of other processors than x86-64."""
     number, *arguments = system_call(pid, pid)
-    if platform.machine() != "x86_64" or not number.isdecimal():  # "running"
+    if not calling.is_possible() or not number.isdecimal():  # "running"
         return False
     if int(number) == _FUTEX and len(arguments) > 1:
         return int(arguments[1], 16) & _OPERATION == _WAIT_BITSET
