@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -13,15 +14,33 @@ from pathlib import Path
 
 import pytest
 
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.attaching import calling
 
 _LONGEST_S = 60.0
 
 
 def needs_ptrace() -> None:
-    """Skips the test where no function can be called in a running program."""
+    """Skips the test where no function can be called in a running program; fails it where PERFDOCTOR_REQUIRE_PTRACE is set."""
+    why = _why_not()
+    if why and os.environ.get("PERFDOCTOR_REQUIRE_PTRACE"):
+        pytest.fail(why)
+    if why:
+        pytest.skip(why)
+
+
+@functools.cache
+def _why_not() -> str:
     if not calling.is_possible():
-        pytest.skip("Linux on x86-64 alone")
+        return "Linux on x86-64 alone"
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        try:
+            calling.call(process.pid, 16)  # no code is there: that is found out only where it may be called
+        except PerfdoctorError as error:
+            return error.what if "forbids" in error.what else ""
+        finally:
+            process.kill()
+    return ""
 
 
 class Running:
