@@ -33,11 +33,14 @@ _ALLOWANCE, _ALLOWANCE_IN_NOISE = LEAST_CHANGE / 2, 0.5
 _KEPT, _MOST_ALIKE = 3.0, 0.9
 #: In deviations of a sum of neighbours: the deviation of one times √((1 + r) / (1 - r)), r the correlation of two
 #: neighbours (of an AR(1) process: G. Box, G. Jenkins, Time Series Analysis, 1970, chapter 3). With an allowance of a,
-#: in deviations, a limit of 8 / a lets independent, normal noise raise a false alarm in e^16, 10^7, stretches
-#: (D. Siegmund, Sequential Analysis, 1985). That has to carry the error of the reference, heavy tails and more
+#: in deviations, a limit of 10 / a lets independent, normal noise raise a false alarm in e^20 stretches (D. Siegmund,
+#: Sequential Analysis, 1985). That has to carry the error of the reference, heavy tails and more
 #: dependence: measured, see above.
-_LIMIT, _LIMIT_BY_ALLOWANCE = 10.0, 8.0
+_LIMIT, _LIMIT_BY_ALLOWANCE = 10.0, 10.0
 _LEAST_LIMIT = 0.04
+#: A change is beyond what stretches differ by at the moment: beyond twice the error of the median of three, if they are
+#: independent, and where neighbours are alike beyond this share of the deviation that counts then.
+_OF_SPREAD, _OF_NOISE = 1.5, 0.8
 #: No value adds more than this share of the limit.
 _BOUND = 1 / 3
 #: A change lasts for so many stretches and so long before it is one. A shorter one is over before it could be recorded.
@@ -122,7 +125,7 @@ class LevelWatch:
         values = [value for *_, value in since]
         half, last = values[-max(len(since) // 2, LEAST_STRETCHES // 2) :], values[-LEAST_STRETCHES // 2 :]
         change = float(min(np.median(half), np.median(last))) - self.level
-        if change < max(LEAST_CHANGE, 2 * self.spread):
+        if change < max(LEAST_CHANGE, _OF_SPREAD * self.spread, _OF_NOISE * self.noise):
             self._above = min(self._above, 2 * limit)
             return None
         at, first, *_ = since[0]
