@@ -301,9 +301,11 @@ _HANG_S = 10
 
 
 def _watched(
-    folder: Path, planted: str, step_ms: float, ranks: int, workers: int, steps: int
+    folder: Path, planted: str, step_ms: float, ranks: int, workers: int, steps: int, kinds: Sequence[str] = ()
 ) -> document.WatchDocument:
-    """What was known at the end; a program that hangs is ended when that was found, or after ten minutes."""
+    """What was known at the end. A program that hangs is ended when that was found, or after ten minutes, one with
+    trouble of these `kinds` when a window of it is diagnosed.
+    """
     words = ["-o", "run", "--first-window", "0", "--no-save", "--hang-after", str(_HANG_S), "--apart", "0", "-q"]
     words += ["--timeout", "600"]
     command = _command(folder, step_ms, steps, planted, _AT, ranks)
@@ -315,7 +317,9 @@ def _watched(
             while process.poll() is None:
                 time.sleep(1)
                 with contextlib.suppress(PerfdoctorError):
-                    if document.read(folder / "run").hang is not None:
+                    known = document.read(folder / "run")
+                    done = [each.why for each in known.windows if each.state == "diagnosed"]
+                    if known.hang is not None or not set(kinds).isdisjoint(done):
                         break
         finally:
             process.terminate()  # also where this is ended itself: the program would take a core for ever
@@ -331,7 +335,7 @@ def planted(given: argparse.Namespace) -> Iterator[str]:
         found, first, named, after, recorded, findings = 0, 0, 0, [], 0, []
         for number in range(1, given.repeats + 1):
             with tempfile.TemporaryDirectory() as folder:
-                known = _watched(Path(folder), what, step_ms, ranks, workers, _STEPS)
+                known = _watched(Path(folder), what, step_ms, ranks, workers, _STEPS, kinds)
             seen = [f"{each.kind} ({each.cause}) at {each.seen_at}" for each in known.anomalies]
             print(f"{name} {number}: {', '.join(seen)}", file=sys.stderr, flush=True)  # takes an hour and a half
             late = [each for each in known.anomalies if each.seen_at >= _AT - 25]
