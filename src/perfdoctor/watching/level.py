@@ -26,9 +26,10 @@ _MAD = 1.4826
 _DECILES = 2.563
 #: The clock, and what a stretch has of it at least: half a per mille of a step.
 _LEAST_NOISE = 0.000_5
-#: Changes below 2 % are not looked for: half of that is allowed for nothing. With a noise above 2 %: half a deviation.
+#: Changes below 2 % are not looked for: half of that is allowed for nothing. With a noise above 2 % it is half a
+#: deviation, and all but 1.5 % of one above 3 %: where lengths jump between a few values, their median is off by much.
 LEAST_CHANGE = 0.02
-_ALLOWANCE, _ALLOWANCE_IN_NOISE = LEAST_CHANGE / 2, 0.5
+_ALLOWANCE, _ALLOWANCE_IN_NOISE, _BELOW_NOISE = LEAST_CHANGE / 2, 0.5, 0.015
 #: Of values beyond so many deviations the correlation with the next one is not theirs.
 _KEPT, _MOST_ALIKE = 3.0, 0.9
 #: In deviations of a sum of neighbours: the deviation of one times √((1 + r) / (1 - r)), r the correlation of two
@@ -100,7 +101,7 @@ class LevelWatch:
         self.noise = self.spread * math.sqrt((1 + alike) / (1 - alike))
 
     def _summed(self, first: int, end_ns: int, value: float) -> LevelChange | None:
-        allowance = max(_ALLOWANCE, _ALLOWANCE_IN_NOISE * self.noise)
+        allowance = max(_ALLOWANCE, _ALLOWANCE_IN_NOISE * self.noise, self.noise - _BELOW_NOISE)
         limit = max(_LIMIT * self.noise, _LIMIT_BY_ALLOWANCE * self.noise**2 / allowance, _LEAST_LIMIT)
         most = allowance + _BOUND * limit
         above = min(max(value - self.level, -most), most)
