@@ -191,7 +191,7 @@ def test_beside_a_main_thread_that_waits_another_one_is_started_and_that_is_said
     late = attachment.await_begin(0.5, lambda *each: said.append(each))
     assert late == ([beside, asleep] if fails else [asleep])
     assert said == [(beside, "its main thread waits, and no other one could be started: no thread. Try again."
-                     if fails else "its main thread waits: attached by ptrace in a thread of its own, in 0.250 s")]  # fmt: skip
+                     if fails else "its main thread waits: attached by ptrace in a thread of its own, in 250.0 ms")]  # fmt: skip
 
 
 def test_a_window_is_over_when_each_process_has_ended_or_left(attachment: Attachment, processes) -> None:

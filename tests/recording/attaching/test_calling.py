@@ -64,13 +64,13 @@ def _ptrace() -> None:
 
 
 def _address(pid: int) -> int:
-    """Of a function without arguments, which returns 1."""
+    """Return the address of a function without arguments, which returns 1."""
     ((_, at),) = interpreter(pid, image.files(image.maps(pid)), (_CALLED,))
     return at[_CALLED]
 
 
 def _usleep(pid: int) -> int:
-    """Of usleep(3) in the C library."""
+    """Return the address of usleep(3) in the C library."""
     file, base = next(each for each in image.files(image.maps(pid)).items() if Path(each[0]).name.startswith("libc."))
     found = image.read(Path(file), ("usleep",))
     assert found is not None

@@ -184,8 +184,8 @@ class Attachment:
             except PerfdoctorError as error:
                 notify(each, f"its main thread waits, and no other one could be started: {error.what}. {error.do}")
             else:
-                stopped_s = each.injection.stopped_s
-                notify(each, f"its main thread waits: attached by {each.injection.way}, in {stopped_s:.3f} s")
+                stopped_ms = 1e3 * each.injection.stopped_s
+                notify(each, f"its main thread waits: attached by {each.injection.way}, in {stopped_ms:.1f} ms")
 
     def _withdraw(self, late: Attached) -> None:
         late.start.unlink(missing_ok=True)

@@ -40,7 +40,7 @@ _STOPS_WITHIN_S, _RETURNS_WITHIN_S = 10.0, 10.0
 
 
 class _CallError(Exception):
-    """It cannot be done, for the reason that is said."""
+    """The call cannot be made, or failed: its text says why."""
 
 
 class _Vector(ctypes.Structure):

@@ -101,7 +101,8 @@ def _attach(
             why = error
             notify(f"process {target.pid} was not attached to: {error.what}. {error.do}")
             continue
-        stood_still = f", which stood still for {done.injection.stopped_s:.3f} s" if done.injection.stopped_s else ""
+        stopped_ms = 1e3 * done.injection.stopped_s
+        stood_still = f": it stood still for {stopped_ms:.1f} ms" if stopped_ms else ""
         notify(f"attached to process {target.pid} by {done.injection.way}{stood_still}")
     said_of = partial(_said_of, notify)
     for late in attachment.await_begin(min(ANSWER_S, limit_s), said_of):

@@ -32,7 +32,7 @@ def main_thread_waits(pid: int) -> bool:
 
 
 def work_beside(pids: Collection[int], seconds: float) -> set[int]:
-    """Those of which the main thread waits and another one works, asked for so long."""
+    """Return the processes whose main thread waits while another thread works, watched for so many `seconds`."""
     before = {pid: _used_beside(pid) for pid in pids if main_thread_waits(pid)}
     if before:
         time.sleep(seconds)
