@@ -27,9 +27,10 @@ _DECILES = 2.563
 #: The clock, and what a stretch has of it at least: half a per mille of a step.
 _LEAST_NOISE = 0.000_5
 #: Changes below 2 % are not looked for: half of that is allowed for nothing. With a noise above 2 % it is half a
-#: deviation, and all but 1.5 % of one above 3 %: where lengths jump between a few values, their median is off by much.
+#: deviation, and up to a whole one where stretches themselves differ by more than 2 %: lengths of padded batches jump
+#: between a few values, of which the median of 32 is off by much.
 LEAST_CHANGE = 0.02
-_ALLOWANCE, _ALLOWANCE_IN_NOISE, _BELOW_NOISE = LEAST_CHANGE / 2, 0.5, 0.015
+_ALLOWANCE, _ALLOWANCE_IN_NOISE, _JUMPS = LEAST_CHANGE / 2, 0.5, 0.02
 #: Of values beyond so many deviations the correlation with the next one is not theirs.
 _KEPT, _MOST_ALIKE = 3.0, 0.9
 #: In deviations of a sum of neighbours: the deviation of one times √((1 + r) / (1 - r)), r the correlation of two
@@ -101,7 +102,8 @@ class LevelWatch:
         self.noise = self.spread * math.sqrt((1 + alike) / (1 - alike))
 
     def _summed(self, first: int, end_ns: int, value: float) -> LevelChange | None:
-        allowance = max(_ALLOWANCE, _ALLOWANCE_IN_NOISE * self.noise, self.noise - _BELOW_NOISE)
+        beyond = 2 * max(self.spread - _JUMPS, 0.0)
+        allowance = max(_ALLOWANCE, _ALLOWANCE_IN_NOISE * self.noise, min(beyond, self.noise))
         limit = max(_LIMIT * self.noise, _LIMIT_BY_ALLOWANCE * self.noise**2 / allowance, _LEAST_LIMIT)
         most = allowance + _BOUND * limit
         above = min(max(value - self.level, -most), most)
@@ -126,7 +128,8 @@ class LevelWatch:
         values = [value for *_, value in since]
         half, last = values[-max(len(since) // 2, LEAST_STRETCHES // 2) :], values[-LEAST_STRETCHES // 2 :]
         change = float(min(np.median(half), np.median(last))) - self.level
-        if change < max(LEAST_CHANGE, _OF_SPREAD * self.spread, _OF_NOISE * self.noise):
+        jumps = _OF_SPREAD * self.spread + max(self.spread - _JUMPS, 0.0) / 2
+        if change < max(LEAST_CHANGE, jumps, _OF_NOISE * self.noise):
             self._above = min(self._above, 2 * limit)
             return None
         at, first, *_ = since[0]
